@@ -1,0 +1,45 @@
+"""The contract of hookbus: models, subjects, codec. No I/O; everything else is built on it."""
+
+from hookbus_schemas.codec import decode, decode_event, digest, encode
+from hookbus_schemas.context import ResolvedPath, ToolHookContext
+from hookbus_schemas.decision import Decision, HookDecision, Verdict
+from hookbus_schemas.errors import (
+    BusUnavailable,
+    ConfigError,
+    HookbusError,
+    InvalidMessage,
+    PayloadTooLarge,
+    PermissionRefused,
+)
+from hookbus_schemas.event import Outcome, ToolAfterEvent, ToolDeniedEvent, ToolEvent
+from hookbus_schemas.hook import Answer, Hook, ToolHook, ToolHookWithContext
+from hookbus_schemas.registration import Enforcement, FailurePolicy, HookRegistration
+
+__all__ = [
+    "Answer",
+    "BusUnavailable",
+    "ConfigError",
+    "Decision",
+    "Enforcement",
+    "FailurePolicy",
+    "Hook",
+    "HookDecision",
+    "HookRegistration",
+    "HookbusError",
+    "InvalidMessage",
+    "Outcome",
+    "PayloadTooLarge",
+    "PermissionRefused",
+    "ResolvedPath",
+    "ToolAfterEvent",
+    "ToolDeniedEvent",
+    "ToolEvent",
+    "ToolHook",
+    "ToolHookContext",
+    "ToolHookWithContext",
+    "Verdict",
+    "decode",
+    "decode_event",
+    "digest",
+    "encode",
+]

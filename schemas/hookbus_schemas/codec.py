@@ -1,0 +1,78 @@
+"""Bodies as msgpack maps, and the digest by which an answer names its request.
+
+msgpack: https://github.com/msgpack/msgpack/blob/master/spec.md; text is UTF-8 ``str``, never ``bin``.
+"""
+
+from hashlib import sha256
+from typing import TypeVar
+
+import msgpack
+from pydantic import TypeAdapter, ValidationError
+
+from hookbus_schemas.errors import InvalidMessage
+from hookbus_schemas.event import ToolAfterEvent, ToolDeniedEvent, ToolEvent
+from hookbus_schemas.message import Message
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_EVENT: TypeAdapter[ToolAfterEvent | ToolDeniedEvent] = TypeAdapter(ToolEvent)
+
+
+def encode(message: Message) -> bytes:
+    """Return the body of a message, every field of it.
+
+    Raises:
+        InvalidMessage: some text in it cannot be written in UTF-8, or a value not in msgpack.
+    """
+    try:
+        return msgpack.packb(message.model_dump())
+    except (ValueError, OverflowError, TypeError) as error:
+        raise InvalidMessage(f"{type(message).__name__} cannot be encoded: {error}") from error
+
+
+def decode(kind: type[MessageT], body: bytes) -> MessageT:
+    """Read a body as a message of this kind.
+
+    Raises:
+        InvalidMessage: it is no msgpack map, is too deep, or does not fit; the message names the first field.
+    """
+    fields = _unpack(kind.__name__, body)
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidMessage(_problem(kind.__name__, error)) from error
+
+
+def decode_event(body: bytes) -> ToolAfterEvent | ToolDeniedEvent:
+    """Read a body as the event that its `type` says.
+
+    Raises:
+        InvalidMessage: as for `decode`.
+    """
+    fields = _unpack("event", body)
+    try:
+        return _EVENT.validate_python(fields)
+    except ValidationError as error:
+        raise InvalidMessage(_problem("event", error)) from error
+
+
+def digest(body: bytes) -> str:
+    """Return the SHA-256 of a request's body, in lower-case hexadecimal."""
+    return sha256(body).hexdigest()
+
+
+def _unpack(what: str, body: bytes) -> dict[str, object]:
+    try:
+        fields = msgpack.unpackb(body)
+    except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+        problem = str(error) or type(error).__name__
+        raise InvalidMessage(f"{what} of {len(body)} bytes is not msgpack: {problem}") from error
+    if not isinstance(fields, dict):
+        raise InvalidMessage(f"{what} is a msgpack {type(fields).__name__}, not a map")
+    return fields
+
+
+def _problem(what: str, error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or what
+    return f"{what} does not fit the contract: {where}: {first['msg']}"

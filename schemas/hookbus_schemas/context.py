@@ -1,0 +1,57 @@
+"""What a hook is asked about: one call of one tool."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hookbus_schemas.message import Message, Name
+
+
+class ResolvedPath(BaseModel):
+    """One path of a call, with the place that it has on the executor's machine.
+
+    Attributes:
+        argument: the argument that holds it.
+        given: the path as the model wrote it.
+        real: links followed first, then ``..``, as the kernel does; None where that is not possible.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    argument: str
+    given: str
+    real: str | None = None
+
+
+class ToolHookContext(Message):
+    """One call, as every hook sees it.
+
+    Attributes:
+        session_id, channel_id, sender_id, correlation_id: who the agent works for; empty where it does not say.
+        tool_name: the tool, as registered with the executor.
+        arguments_json: the JSON object that hooks judge and the tool then gets.
+        is_streaming: the tool hands out its result in pieces.
+        call_id: one call; the same in a request that is sent again, so a hook with side effects keys them by it.
+        executor_id: who asks; equal to the last token of the subject, which permissions vouch for.
+        agent_id, parent_call_id, depth: a sub-agent's calls name the call that started it; depth 0 is the agent itself.
+        sent_at_ms, deadline_ms: milliseconds since 1970 by the executor's clock; an answer after the deadline is too late.
+        dry_run: nothing will run, so nothing is counted or spent.
+        working_directory: where the tool's relative paths begin.
+        resolved_paths: each path among the arguments; a hook runs elsewhere and cannot see the agent's disk.
+    """
+
+    session_id: str = ""
+    channel_id: str = ""
+    sender_id: str = ""
+    correlation_id: str = ""
+    tool_name: str
+    arguments_json: str
+    is_streaming: bool = False
+    call_id: str = Field(min_length=1)
+    executor_id: Name
+    agent_id: str = ""
+    parent_call_id: str = ""
+    depth: int = Field(default=0, ge=0)
+    sent_at_ms: int
+    deadline_ms: int
+    dry_run: bool = False
+    working_directory: str = ""
+    resolved_paths: tuple[ResolvedPath, ...] = Field(default=(), strict=False)

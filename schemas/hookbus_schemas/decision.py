@@ -1,0 +1,88 @@
+"""What a hook answers, and what stood in for an answer that did not come."""
+
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import Field, JsonValue
+
+from hookbus_schemas.message import Message, Name, Words
+from hookbus_schemas.registration import Enforcement
+
+
+class Verdict(StrEnum):
+    """The five things that a hook can come to in one admission."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    ERROR = "error"
+
+    @property
+    def usable(self) -> bool:
+        """Whether the hook itself decided; for all else its failure policy does."""
+        return self in (Verdict.ALLOW, Verdict.DENY)
+
+
+class _Said(Message):
+    """The words that go with a decision, on the wire and in the record."""
+
+    reason: Words = ""
+    reason_code: str = Field(default="", max_length=64)
+    warning: Words = ""
+    suggested_arguments: dict[str, JsonValue] | None = None
+    labels: dict[str, str] = Field(default_factory=dict, max_length=32)
+    policy_revision: str = Field(default="", max_length=256)
+
+
+class Decision(_Said):
+    """One hook's answer. An allow means "no objection": it widens nothing and skips no other hook.
+
+    Attributes:
+        decision: ``allow``, ``deny``, or ``error`` from a hook that could not decide; the set is closed.
+        reason: words for the model.
+        reason_code: one of few values, for counting.
+        warning: with an allow, a word to the model.
+        suggested_arguments: with a deny, arguments that would pass; shown, never applied.
+        labels: kept in the record.
+        policy_revision: which version of the hook's policy decided.
+        request_digest: SHA-256, in hexadecimal, of the body that this answers; the kit fills it in.
+    """
+
+    decision: Literal[Verdict.ALLOW, Verdict.DENY, Verdict.ERROR]
+    request_digest: str = ""
+
+    @classmethod
+    def allow(cls, *, warning: str = "", **said: Any) -> Self:
+        """Return an answer that does not object, with an optional word to the model."""
+        return cls(decision=Verdict.ALLOW, warning=warning, **said)
+
+    @classmethod
+    def deny(cls, reason: str, **said: Any) -> Self:
+        """Return an answer that stops the call and tells the model why."""
+        return cls(decision=Verdict.DENY, reason=reason, **said)
+
+    @classmethod
+    def error(cls, reason: str, **said: Any) -> Self:
+        """Return an answer that says that the hook could not decide; its failure policy then does."""
+        return cls(decision=Verdict.ERROR, reason=reason, **said)
+
+
+class HookDecision(_Said):
+    """A decision as admission recorded it.
+
+    Attributes:
+        hook: whose it is.
+        decision: what the hook answered, or what stood in for its answer.
+        enforcement: in ``shadow`` the decision was recorded and could not block.
+        failed_open: no usable answer came and the hook's failure policy let the call pass.
+        revision: of the registration by which the hook was asked; 0 for a hook in the agent's own process.
+        elapsed_ms: milliseconds from asking to deciding.
+    """
+
+    hook: Name
+    decision: Verdict = Field(strict=False)
+    enforcement: Enforcement = Field(default=Enforcement.ENFORCE, strict=False)
+    failed_open: bool = False
+    revision: int = 0
+    elapsed_ms: float = 0.0

@@ -1,0 +1,71 @@
+"""What consumers receive: `ToolAfterEvent` for a call that ran, `ToolDeniedEvent` for one that did not."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hookbus_schemas.context import ToolHookContext
+from hookbus_schemas.decision import HookDecision
+from hookbus_schemas.message import Message, Words
+
+
+class Outcome(StrEnum):
+    """How a call ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    DENIED = "denied"
+    INTERRUPTED = "interrupted"
+
+
+class _Event(Message):
+    event_id: str = Field(min_length=1)
+    at_ms: int
+    context: ToolHookContext
+    admission_ms: float = 0.0
+    decisions: tuple[HookDecision, ...] = Field(default=(), strict=False)
+    unguarded_by: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class ToolAfterEvent(_Event):
+    """A call that was admitted, and how it ended.
+
+    Attributes:
+        event_id: random, the same in every copy; also ``Nats-Msg-Id`` and ``ce-id``.
+        at_ms: when the call ended, in milliseconds since 1970 by the executor's clock.
+        context: what the hooks were asked.
+        outcome: how the call ended.
+        duration_ms: milliseconds that the tool alone took.
+        admission_ms: milliseconds that asking the hooks took.
+        result: the text that the model reads.
+        decisions: every hook's, in the order of registration.
+        unguarded_by: hooks that gave no usable answer and were let pass by an open failure policy.
+    """
+
+    type: Literal["tool:after"] = "tool:after"
+    outcome: Literal[Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED]
+    duration_ms: float = 0.0
+    result: str = ""
+
+
+class ToolDeniedEvent(_Event):
+    """A call that was stopped before it ran.
+
+    Attributes:
+        denied_by: the hook that decided, or ``executor`` for a call that reached no hook.
+        reason: its words, or what was wrong.
+        reason_code: one of few values, for counting.
+        event_id, at_ms, context, admission_ms, decisions, unguarded_by: as in `ToolAfterEvent`.
+    """
+
+    type: Literal["tool:denied"] = "tool:denied"
+    outcome: Literal[Outcome.DENIED] = Outcome.DENIED
+    denied_by: str
+    reason: Words = ""
+    reason_code: str = ""
+
+
+ToolEvent = Annotated[ToolAfterEvent | ToolDeniedEvent, Field(discriminator="type")]
+"""Either event, told apart by ``type``."""

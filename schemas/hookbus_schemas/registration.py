@@ -1,0 +1,99 @@
+"""How an operator registers a hook: JSON in the bucket ``HOOKS``, key = escaped hook name."""
+
+import json
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from hookbus_schemas.errors import ConfigError, InvalidMessage
+
+MAX_TIMEOUT_MS = 5000
+"""Longest that a call waits for a hook, in milliseconds: what a person at the agent still puts up with."""
+
+
+class FailurePolicy(StrEnum):
+    """What a missing or unusable answer counts as."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
+class Enforcement(StrEnum):
+    """Whether a hook's deny stops a call (`ENFORCE`) or is only recorded (`SHADOW`)."""
+
+    ENFORCE = "enforce"
+    SHADOW = "shadow"
+
+
+def _no_blank(globs: tuple[str, ...]) -> tuple[str, ...]:
+    if not globs or any(not glob.strip() for glob in globs):
+        raise ValueError("must name at least one glob, none of them blank")
+    return globs
+
+
+class HookRegistration(BaseModel):
+    """What an operator says of one hook.
+
+    Attributes:
+        order: where its decision stands in reports; all hooks are asked at once.
+        tools: globs of the tools that it is asked about; only ``*`` is special.
+        events: ``before`` to be asked, ``after`` to be told.
+        failure_policy: what a missing or unusable answer counts as.
+        timeout_ms: milliseconds to wait for its answer, at most ``MAX_TIMEOUT_MS``.
+        enforcement: ``shadow`` asks and records, and never blocks.
+        side_effects: ``some`` for a hook that counts or spends; it is not asked on a dry run.
+        owner, description: for people.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    order: int = 100
+    tools: Annotated[tuple[str, ...], AfterValidator(_no_blank)] = ("*",)
+    events: tuple[Literal["before", "after"], ...] = ("before", "after")
+    failure_policy: FailurePolicy = FailurePolicy.DENY
+    timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS)
+    enforcement: Enforcement = Enforcement.ENFORCE
+    side_effects: Literal["none", "some"] = "none"
+    owner: str = ""
+    description: str = ""
+
+    def to_json(self) -> bytes:
+        """Return the JSON that the bucket holds."""
+        return self.model_dump_json().encode()
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Self:
+        """Read what the bucket holds; fields of a newer version are ignored.
+
+        Raises:
+            InvalidMessage: it is no registration; the message names the field.
+        """
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise InvalidMessage(f"registration cannot be read: {_first_problem(error)}") from error
+
+    @classmethod
+    def from_person(cls, text: str) -> Self:
+        """Read what a person wrote: a field that is not known is refused, since it may be a slip.
+
+        Raises:
+            ConfigError: the message names the field.
+        """
+        try:
+            fields = json.loads(text)
+            unknown = sorted(set(fields) - set(cls.model_fields)) if isinstance(fields, dict) else []
+            registration = cls.model_validate(fields)
+        except (ValueError, RecursionError) as error:
+            problem = _first_problem(error) if isinstance(error, ValidationError) else error
+            raise ConfigError(f"registration: {problem}") from error
+        if unknown:
+            raise ConfigError(f"registration: {unknown[0]} is not a field; there are {', '.join(cls.model_fields)}")
+        return registration
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
