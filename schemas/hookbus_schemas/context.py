@@ -32,7 +32,7 @@ class ToolHookContext(Message):
         call_id: one call; the same in a request that is sent again, so a hook with side effects keys them by it.
         executor_id: who asks; equal to the last token of the subject, which permissions vouch for.
         agent_id, parent_call_id, depth: a sub-agent's calls name the call that started it; depth 0 is the agent itself.
-        sent_at_ms, deadline_ms: milliseconds since 1970 by the executor's clock; an answer after the deadline is too late.
+        sent_at_ms, deadline_ms: milliseconds since 1970 by the executor's clock; later answers count for nothing.
         dry_run: nothing will run, so nothing is counted or spent.
         working_directory: where the tool's relative paths begin.
         resolved_paths: each path among the arguments; a hook runs elsewhere and cannot see the agent's disk.

@@ -1,4 +1,4 @@
-"""What a hook is in Python: subclass `ToolHook` or `ToolHookWithContext`; served on the bus or run in the agent's process."""
+"""What a hook is in Python, whether it is served on the bus or runs in the agent's process."""
 
 import inspect
 from collections.abc import Awaitable, Callable

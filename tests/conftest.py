@@ -1,0 +1,40 @@
+"""One nats-server a run; each test has an account of its own on it, and so streams and subjects of its own."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from support import NatsServer
+
+ACCOUNTS = 1000
+_accounts = itertools.count()
+
+
+def _config() -> str:
+    accounts = "\n".join(
+        f'  T{n} {{ jetstream: enabled, users: [ {{ user: "t{n}", password: "t" }} ] }}' for n in range(ACCOUNTS)
+    )
+    return f"accounts {{\n{accounts}\n}}\n"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[NatsServer]:
+    """The run's server. A test that kills or suspends one starts its own."""
+    with NatsServer(_config()) as running:
+        yield running
+
+
+@pytest.fixture
+def bus_url(server: NatsServer) -> str:
+    """Where this test connects: an empty account on the run's server."""
+    number = next(_accounts)
+    assert number < ACCOUNTS, "more tests than accounts: raise ACCOUNTS"
+    return f"nats://t{number}:t@127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def own_server() -> Iterator[NatsServer]:
+    """A server that only this test has, to kill, suspend and start again."""
+    with NatsServer() as running:
+        yield running
