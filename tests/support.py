@@ -10,6 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,10 +19,12 @@ NATS_SERVER = shutil.which("nats-server", path=f"{sysconfig.get_path('scripts')}
 
 
 async def until(predicate: Callable[[], object], *, timeout: float = 5.0) -> None:
-    """Give way to the loop until the predicate holds, or fail after `timeout` seconds."""
+    """Wait until the predicate holds, or fail after `timeout` seconds."""
     async with asyncio.timeout(timeout):
         while not predicate():
-            await asyncio.sleep(0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.002):  # leaves the processors to the servers under test
+                    await asyncio.Event().wait()
 
 
 class NatsServer:
