@@ -1,7 +1,7 @@
 """What consumers receive: `ToolAfterEvent` for a call that ran, `ToolDeniedEvent` for one that did not."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -18,6 +18,10 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     DENIED = "denied"
     INTERRUPTED = "interrupted"
+
+
+AfterOutcome: TypeAlias = Literal[Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED]
+"""How a call that was admitted can end."""
 
 
 class _Event(Message):
@@ -45,7 +49,7 @@ class ToolAfterEvent(_Event):
     """
 
     type: Literal["tool:after"] = "tool:after"
-    outcome: Literal[Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED]
+    outcome: AfterOutcome
     duration_ms: float = 0.0
     result: str = ""
 

@@ -1,0 +1,349 @@
+"""The agent's side: tools that run only when every hook lets them, and leave a record.
+
+Above it are agents and adapters; below it `asking` puts the questions, `running` runs, `outbox` carries the record.
+"""
+
+import asyncio
+import contextvars
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar, overload
+
+import structlog
+
+from hookbus_broker import BusSettings, connect, ensure_streams, open_bus
+from hookbus_executor.arguments import Arguments, InvalidArguments
+from hookbus_executor.asking import Asker, HookCounters
+from hookbus_executor.hooks import RegisteredHook
+from hookbus_executor.outbox import Outbox
+from hookbus_executor.paths import given_paths, resolve
+from hookbus_executor.poll import Poll
+from hookbus_executor.record import Recorder
+from hookbus_executor.registrations import Registrations
+from hookbus_executor.result import EXECUTOR, Admission, ToolResult
+from hookbus_executor.running import Runner
+from hookbus_executor.session import Session
+from hookbus_executor.settings import ExecutorSettings
+from hookbus_executor.tool import OnDelta, Tool, ToolFunction
+from hookbus_schemas import ConfigError, Hook, HookbusError, HookRegistration, Outcome, ToolHookContext, subjects
+from hookbus_schemas.hook import decider
+from hookbus_schemas.registration import MAX_TIMEOUT_MS
+from hookbus_schemas.threads import Threads
+
+FunctionT = TypeVar("FunctionT", bound=ToolFunction)
+
+PATHS_TIMEOUT = 2.0
+"""Seconds that resolving a call's paths may take; a dead network disk must not hold the call for ever."""
+
+_current: contextvars.ContextVar[ToolHookContext | None] = contextvars.ContextVar("hookbus_call", default=None)
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What lives from start to close."""
+
+    registrations: Registrations
+    asker: Asker
+    outbox: Outbox
+    recorder: Recorder
+    runner: Runner
+
+
+class Executor:
+    """Runs an agent's tools: asks every hook before, tells the record after.
+
+    Use it as an async context manager. Any number of calls may be in progress at once.
+    """
+
+    def __init__(self, name: str, *, bus: BusSettings | None = None, settings: ExecutorSettings | None = None) -> None:
+        """Make an executor that connects when it is entered.
+
+        Args:
+            name: who asks; credentials and the record know the executor by it.
+            bus: where the bus is; by default the embedded one in this folder.
+            settings: required hooks and limits.
+
+        Raises:
+            ConfigError: the name is empty or too long.
+        """
+        if not name:
+            raise ConfigError("an executor needs a name")
+        subjects.token(name)
+        self.name = name
+        self._bus = bus or BusSettings()
+        self._settings = settings or ExecutorSettings()
+        self._tools: dict[str, Tool] = {}
+        self._threads = Threads()
+        self._in_process: dict[str, tuple[Hook, RegisteredHook]] = {}
+        self._stack = AsyncExitStack()
+        self._parts: _Parts | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect and learn which hooks there are.
+
+        Raises:
+            BusUnavailable: the bus cannot be reached; PermissionRefused: it does not let this executor listen.
+        """
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(open_bus(self._bus))
+            connection = await connect(self._bus, name=f"executor {self.name}", url=url, no_echo=True)
+            stack.push_async_callback(connection.close)
+            if self._bus.url is None:
+                await ensure_streams(connection, self._bus)
+            registrations, asker = Registrations(connection), Asker(connection, self.name)
+            outbox, runner = Outbox(connection, limit=self._settings.outbox_limit), Runner(self._threads)
+            recorder = Recorder(outbox, [hook for hook, _ in self._in_process.values()], self._threads)
+            for part in (registrations, asker, outbox):
+                stack.push_async_callback(part.close)
+                await part.start()
+            stack.push_async_callback(recorder.close)
+            stack.push_async_callback(runner.close)
+            for _, registered in self._in_process.values():
+                registrations.add_in_process(registered)
+            self._parts = _Parts(registrations, asker, outbox, recorder, runner)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send what is left of the record, and disconnect."""
+        self._parts = None
+        await self._stack.aclose()
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name."""
+        return self._tools
+
+    @property
+    def hooks(self) -> tuple[RegisteredHook, ...]:
+        """The hooks that are registered now, in the order in which they are reported."""
+        return self._running.registrations.table.hooks
+
+    @property
+    def counters(self) -> Mapping[str, HookCounters]:
+        """What each hook came to since the start."""
+        return self._running.asker.counters
+
+    @overload
+    def tool(self, function: FunctionT) -> FunctionT: ...
+    @overload
+    def tool(self, *, name: str = "", timeout: float | None = None) -> Callable[[FunctionT], FunctionT]: ...
+
+    def tool(
+        self, function: FunctionT | None = None, *, name: str = "", timeout: float | None = None
+    ) -> FunctionT | Callable[[FunctionT], FunctionT]:
+        """Make a function a tool; arguments are checked against its signature before any hook is asked.
+
+        Args:
+            function: async, plain (run in a thread), or an async generator (streaming).
+            name: what the model calls; the function's name by default.
+            timeout: seconds that it may run, 0 for no limit; the setting `tool_timeout` by default.
+
+        Raises:
+            ConfigError: the signature cannot be called by name, or the name is taken.
+        """
+
+        def register(function: FunctionT) -> FunctionT:
+            limit = self._settings.tool_timeout if timeout is None else timeout
+            tool = Tool(function, name=name, timeout=limit)
+            if tool.name in self._tools:
+                raise ConfigError(f"there is a tool {tool.name} already")
+            self._tools[tool.name] = tool
+            return function
+
+        return register if function is None else register(function)
+
+    def add_hook(self, hook: Hook, registration: HookRegistration | None = None) -> None:
+        """Add a hook that lives in this process, before the executor starts; a hook of its name on the bus wins.
+
+        Args:
+            hook: asked beside the requests to hooks on the bus, under the same rules.
+            registration: as an operator would write it; by default enforced, fail closed, reported last.
+        """
+        if self._parts is not None:
+            raise ConfigError(f"hook {hook.name}: add it before the executor starts")
+        if not hook.name or hook.name in self._in_process:
+            raise ConfigError(f"hook {hook.name!r}: a hook needs a name that no other has")
+        decide = decider(hook, self._threads)
+        registered = RegisteredHook(hook.name, registration or HookRegistration(order=200), decide=decide)
+        self._in_process[hook.name] = (hook, registered)
+
+    async def execute(
+        self,
+        name: str,
+        arguments: str | Mapping[str, object],
+        *,
+        session: Session | None = None,
+        on_delta: OnDelta | None = None,
+    ) -> ToolResult:
+        """Ask every hook, run the tool if none objects, and record what happened.
+
+        Args:
+            name: the tool.
+            arguments: a JSON object, as text from a model or as a mapping.
+            session: for whom.
+            on_delta: given each piece of a streaming tool's result as it comes; plain or async.
+
+        Raises:
+            asyncio.CancelledError: the caller was cancelled; the record says ``interrupted``.
+            HookbusError: the executor is not started.
+        """
+        parts = self._running
+        tool = self._tools.get(name)
+        if tool is None:
+            context = self._bare_context(name, arguments, session)
+            return parts.recorder.denied(_refusal(context, "Unknown tool", "unknown_tool"))
+        try:
+            read = Arguments.read(arguments)
+            bound = tool.bind(read.values)
+        except InvalidArguments as error:
+            context = self._bare_context(name, arguments, session)
+            return parts.recorder.denied(_refusal(context, str(error), "invalid_arguments"))
+        context = await self._context(name, read, session, is_streaming=tool.is_streaming)
+        admission, poll = await self._admit(context)
+        if not admission.allowed:
+            return parts.recorder.denied(admission, poll)
+        return await self._run(tool, bound, admission, poll, on_delta)
+
+    async def admit(
+        self,
+        name: str,
+        arguments: str | Mapping[str, object],
+        *,
+        session: Session | None = None,
+        dry_run: bool = False,
+    ) -> Admission:
+        """Ask every hook about a call that this executor does not run, and wait for all of them.
+
+        Args:
+            name: any tool; it need not be one of this executor's.
+            arguments: as in `execute`.
+            session: for whom.
+            dry_run: nothing is counted or spent; hooks with side effects are not asked.
+        """
+        try:
+            read = Arguments.read(arguments)
+        except InvalidArguments as error:
+            return _refusal(self._bare_context(name, arguments, session), str(error), "invalid_arguments")
+        context = await self._context(name, read, session, dry_run=dry_run)
+        admission, _ = await self._admit(context, patient=True)
+        return admission
+
+    async def flush(self, timeout: float = 5.0) -> None:
+        """Wait until the record of all calls that have ended is in the stream.
+
+        Raises:
+            TimeoutError: it is not, within `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            await self._running.recorder.settle()
+            await self._running.outbox.flush(timeout)
+
+    @property
+    def _running(self) -> _Parts:
+        if self._parts is None:
+            raise HookbusError(f"executor {self.name} is not started: use `async with`")
+        return self._parts
+
+    async def _admit(self, context: ToolHookContext, *, patient: bool = False) -> tuple[Admission, Poll | None]:
+        parts = self._running
+        refusal = self._refused_unasked(context)
+        if refusal is not None:
+            return refusal, None
+        started = time.perf_counter()
+        hooks = parts.registrations.table.for_tool(context.tool_name)
+        skipped = tuple(hook.name for hook in hooks if context.dry_run and hook.has_side_effects)
+        asked = [hook for hook in hooks if hook.name not in skipped] if skipped else hooks
+        poll = Poll(context, asked, patient=patient)
+        try:
+            await parts.asker.ask(poll, asked)
+        except HookbusError as error:  # the call cannot be put to the hooks: none has judged it
+            return _refusal(context, str(error), "not_askable"), None
+        except asyncio.CancelledError:
+            if not context.dry_run:
+                parts.recorder.denied(
+                    _refusal(context, "the caller went away before the hooks had decided", "cancelled")
+                )
+            raise
+        return poll.admission(skipped=skipped, elapsed=time.perf_counter() - started), poll
+
+    def _refused_unasked(self, context: ToolHookContext) -> Admission | None:
+        parts = self._running
+        if parts.registrations.problem:
+            why = f"no hook can be asked, since the registrations could not be read: {parts.registrations.problem}"
+            return _refusal(context, why, "registrations_unread")
+        for name in parts.registrations.missing(self._settings.required_hooks):
+            why = f"it is required and not registered; `hookbus up` serves it, `hookbus hooks add {name}` registers it"
+            return _refusal(context, why, "not_registered", denied_by=name)
+        if parts.outbox.is_full:
+            why = f"the record is full: {len(parts.outbox)} events wait for the bus; the call would leave no trace"
+            return _refusal(context, why, "outbox_full")
+        return None
+
+    async def _run(
+        self, tool: Tool, bound: Mapping[str, object], admission: Admission, poll: Poll | None, on_delta: OnDelta | None
+    ) -> ToolResult:
+        parts = self._running
+        inside = contextvars.copy_context()
+        inside.run(_current.set, admission.context)
+        started = time.perf_counter()
+        try:
+            ran = await parts.runner.run(tool, bound, on_delta, inside)
+        except asyncio.CancelledError:
+            parts.recorder.ran(admission, poll, Outcome.INTERRUPTED, "", time.perf_counter() - started)
+            raise
+        return parts.recorder.ran(admission, poll, ran.outcome, ran.text, ran.duration)
+
+    async def _context(
+        self,
+        name: str,
+        arguments: Arguments,
+        session: Session | None,
+        *,
+        is_streaming: bool = False,
+        dry_run: bool = False,
+    ) -> ToolHookContext:
+        working_directory = os.getcwd()  # noqa: PTH109 - a string is what the contract has
+        context = self._bare_context(name, arguments.json, session)
+        update: dict[str, object] = {"is_streaming": is_streaming, "dry_run": dry_run}
+        if given := given_paths(arguments.values):
+            async with asyncio.timeout(PATHS_TIMEOUT):
+                update["resolved_paths"] = await self._threads.run(resolve, given, working_directory)
+        return context.model_copy(update=update | {"working_directory": working_directory})
+
+    def _bare_context(self, name: str, arguments: object, session: Session | None) -> ToolHookContext:
+        of = session or Session()
+        parent = _current.get()
+        now = time.time_ns() // 1_000_000
+        return ToolHookContext(
+            session_id=of.id,
+            channel_id=of.channel_id,
+            sender_id=of.sender_id,
+            correlation_id=of.correlation_id,
+            agent_id=of.agent_id,
+            tool_name=_recordable(name, subjects.MAX_NAME_BYTES),
+            arguments_json=_recordable(arguments if isinstance(arguments, str) else repr(arguments)),
+            call_id=secrets.token_hex(16),
+            executor_id=self.name,
+            parent_call_id=parent.call_id if parent else "",
+            depth=parent.depth + 1 if parent else 0,
+            sent_at_ms=now,
+            deadline_ms=now + MAX_TIMEOUT_MS,
+        )
+
+
+def _refusal(context: ToolHookContext, reason: str, code: str, *, denied_by: str = EXECUTOR) -> Admission:
+    return Admission(allowed=False, context=context, denied_by=denied_by, reason=reason, reason_code=code)
+
+
+def _recordable(text: str, limit: int | None = None) -> str:
+    """Return the text as the record can hold it: valid UTF-8, at most `limit` bytes of it."""
+    return text.encode("utf-8", "backslashreplace")[:limit].decode("utf-8", "ignore")

@@ -1,0 +1,81 @@
+"""The hooks that an executor asks: a table that is swapped whole, never changed in place. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hookbus_schemas import Enforcement, FailurePolicy, HookRegistration, InvalidMessage, subjects
+from hookbus_schemas.globs import matches_any
+from hookbus_schemas.hook import Decide
+
+
+@dataclass(frozen=True)
+class RegisteredHook:
+    """One hook and how to ask it.
+
+    Attributes:
+        name, registration: as the operator wrote them.
+        revision: of the registration in its bucket; 0 for a hook in the agent's own process.
+        decide: how to ask a hook in the agent's own process; None for one on the bus.
+        problem: why the registration cannot be read; such a hook denies, since nobody can tell what it was to guard.
+    """
+
+    name: str
+    registration: HookRegistration
+    revision: int = 0
+    decide: Decide | None = field(default=None, compare=False)
+    problem: str = ""
+
+    @property
+    def enforced(self) -> bool:
+        """Whether its deny stops a call."""
+        return self.registration.enforcement is Enforcement.ENFORCE
+
+    @property
+    def fails_open(self) -> bool:
+        """Whether a call passes when no usable answer comes."""
+        return self.registration.failure_policy is FailurePolicy.ALLOW
+
+    @property
+    def has_side_effects(self) -> bool:
+        """Whether it counts or spends, and so is not asked on a dry run."""
+        return self.registration.side_effects == "some"
+
+    @cached_property
+    def queue_group(self) -> str:
+        """The queue group, and subject token, of its replicas."""
+        return subjects.queue_group(self.name)
+
+    def asked_about(self, tool: str) -> bool:
+        """Tell whether it is to be asked before a call of this tool."""
+        return "before" in self.registration.events and matches_any(self.registration.tools, tool)
+
+
+def from_bucket(key: str, value: bytes, revision: int) -> RegisteredHook:
+    """Return the hook that one entry of the bucket ``HOOKS`` registers."""
+    try:
+        name = subjects.name(key)
+        return RegisteredHook(name, HookRegistration.from_json(value), revision)
+    except InvalidMessage as error:
+        return RegisteredHook(key, HookRegistration(), revision, problem=str(error))
+
+
+class HookTable:
+    """All hooks of one moment, in the order in which their decisions are reported."""
+
+    def __init__(self, on_bus: Iterable[RegisteredHook] = (), in_process: Iterable[RegisteredHook] = ()) -> None:
+        # A hook on the bus wins over one of its name in the process: nobody answers in another's name.
+        by_name: Mapping[str, RegisteredHook] = {hook.name: hook for hook in (*in_process, *on_bus)}
+        self.hooks = tuple(sorted(by_name.values(), key=lambda hook: (hook.registration.order, hook.name)))
+        self._by_tool: dict[str, tuple[RegisteredHook, ...]] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return any(hook.name == name for hook in self.hooks)
+
+    def for_tool(self, tool: str) -> tuple[RegisteredHook, ...]:
+        """Return the hooks to ask before a call of this tool."""
+        if tool not in self._by_tool:
+            if len(self._by_tool) >= 1024:  # models make names up
+                self._by_tool.clear()
+            self._by_tool[tool] = tuple(hook for hook in self.hooks if hook.asked_about(tool))
+        return self._by_tool[tool]

@@ -1,0 +1,225 @@
+"""Events on their way to the stream. The caller appends and goes on; a background sender publishes until acknowledged.
+
+The one seam between calls and their record: `append`, `is_full`, `close`. Events wait in memory.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from nats.aio.msg import Msg
+
+from hookbus_broker import Connection
+from hookbus_schemas import (
+    BusUnavailable,
+    HookbusError,
+    PayloadTooLarge,
+    ToolAfterEvent,
+    ToolDeniedEvent,
+    encode,
+    subjects,
+)
+
+WINDOW = 1000
+"""Events published and not yet acknowledged; more only fills the server's queue."""
+
+ACK_TIMEOUT = 5.0
+"""Seconds after which an event that was not acknowledged is sent again, under the same ``Nats-Msg-Id``."""
+
+RETRY_AFTER = 0.5
+"""Seconds after which an event is sent again that the stream would not take."""
+
+MAX_TEXT = 16_384
+"""Characters that are kept of a result and of arguments where the whole event is larger than the bus takes."""
+
+_log = structlog.get_logger()
+Event = ToolAfterEvent | ToolDeniedEvent
+
+
+@dataclass(slots=True)
+class _Entry:
+    event: Event
+    subject: str
+    headers: dict[str, str]
+    body: bytes
+    due: float = 0.0
+
+
+class Outbox:
+    """Publishes events to the stream ``TOOL_EVENTS``, each until it is acknowledged.
+
+    Attributes:
+        acknowledged: events that the stream has taken since the start.
+    """
+
+    def __init__(self, connection: Connection, *, limit: int) -> None:
+        self.acknowledged = 0
+        self._connection = connection
+        self._limit = limit
+        self._waiting: deque[_Entry] = deque()
+        self._unacknowledged: dict[str, _Entry] = {}
+        self._tokens = itertools.count()
+        self._inbox = connection.new_inbox()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+        self._undo: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._unacknowledged)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another call would leave no trace for lack of room; it must not run."""
+        return len(self) >= self._limit
+
+    async def start(self) -> None:
+        """Begin to send.
+
+        Raises:
+            BusUnavailable, PermissionRefused: acknowledgements cannot be received.
+        """
+        await self._connection.subscribe_direct(f"{self._inbox}.*", self._on_ack)
+        await self._connection.barrier()
+        self._undo = self._connection.on_reconnect(self._wake.set)
+        self._task = asyncio.get_running_loop().create_task(self._send())
+
+    def append(self, event: Event) -> None:
+        """Take an event; it is sent in the background, in order of arrival."""
+        self._waiting.append(_entry(event))
+        self._idle.clear()
+        self._wake.set()
+
+    async def flush(self, timeout: float) -> None:
+        """Wait until the stream has acknowledged all.
+
+        Raises:
+            TimeoutError: it has not, within `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            await self._idle.wait()
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Send what is left, for at most `timeout` seconds, and end."""
+        with contextlib.suppress(TimeoutError):
+            await self.flush(timeout)
+        self._undo()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if len(self):
+            _log.error("events.lost", count=len(self), why="the stream did not acknowledge them before the end")
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            self._resend(loop.time())
+            self._send_waiting(loop.time())
+            due = min((entry.due for entry in self._unacknowledged.values()), default=None)
+            if due is None and self._waiting:
+                due = loop.time() + RETRY_AFTER
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    await self._wake.wait()
+
+    def _resend(self, now: float) -> None:
+        overdue = [token for token, entry in self._unacknowledged.items() if entry.due <= now]
+        for token in overdue:
+            entry = self._unacknowledged[token]
+            entry.due = now + ACK_TIMEOUT
+            if not self._publish(token, entry):
+                return
+
+    def _send_waiting(self, now: float) -> None:
+        while self._waiting and len(self._unacknowledged) < WINDOW:
+            entry, token = self._waiting[0], str(next(self._tokens))
+            entry.due = now + ACK_TIMEOUT
+            if not self._publish(token, entry):
+                return
+            self._waiting.popleft()
+            self._unacknowledged[token] = entry
+
+    def _publish(self, token: str, entry: _Entry) -> bool:
+        reply = f"{self._inbox}.{token}"
+        try:
+            self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
+        except PayloadTooLarge as error:
+            entry.event = _shortened(entry.event, error.size_bytes)
+            entry.body = encode(entry.event)
+            self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
+        except BusUnavailable:
+            return False
+        return True
+
+    def _on_ack(self, message: Msg) -> None:
+        token = message.subject.rpartition(".")[2]
+        entry = self._unacknowledged.get(token)
+        if entry is None:
+            return
+        problem = _refusal(message)
+        if problem:
+            _log.warning("event.refused", event_id=entry.event.event_id, problem=problem, retry_after_s=RETRY_AFTER)
+            entry.due = asyncio.get_running_loop().time() + RETRY_AFTER
+            return
+        del self._unacknowledged[token]
+        self.acknowledged += 1
+        self._wake.set()
+        if not len(self):
+            self._idle.set()
+
+
+def _entry(event: Event) -> _Entry:
+    context = event.context
+    subject = subjects.after if isinstance(event, ToolAfterEvent) else subjects.denied
+    return _Entry(event, subject(context.executor_id, context.tool_name), _headers(event), encode(event))
+
+
+def _headers(event: Event) -> dict[str, str]:
+    """Return the headers of CloudEvents 1.0 in the binary mode of its NATS binding, and the id that makes it exact."""
+    return {
+        "Nats-Msg-Id": event.event_id,
+        "ce-specversion": "1.0",
+        "ce-id": event.event_id,
+        "ce-type": f"hookbus.{event.type}",
+        "ce-source": f"/executors/{subjects.token(event.context.executor_id)}",
+        "ce-time": datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "content-type": "application/msgpack",
+    }
+
+
+def _refusal(message: Msg) -> str:
+    """Return why the stream did not take an event; empty if it did."""
+    if (message.headers or {}).get("Status"):
+        return "no stream takes it: create TOOL_EVENTS with `hookbus up`"
+    try:
+        acknowledgement = json.loads(message.data)
+        error = acknowledgement.get("error")
+        return str(error.get("description", error)) if error else "" if acknowledgement.get("stream") else "no stream"
+    except (ValueError, AttributeError) as error:
+        return f"its acknowledgement cannot be read: {error}"
+
+
+def _shortened(event: Event, size: int) -> Event:
+    """Return the event with its long texts cut, since a record that says less beats none."""
+    _log.warning("event.shortened", event_id=event.event_id, size_bytes=size)
+    context = event.context.model_copy(update={"arguments_json": _cut(event.context.arguments_json)})
+    update: dict[str, object] = {"context": context}
+    if isinstance(event, ToolAfterEvent):
+        update["result"] = _cut(event.result)
+    return event.model_copy(update=update)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… [{len(text)} characters in all]"
+
+
+class OutboxFull(HookbusError):
+    """The stream has not taken events for so long that a further call would leave no trace."""

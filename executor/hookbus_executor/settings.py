@@ -1,0 +1,19 @@
+"""What is set for an executor: table ``[executor]``, environment ``HOOKBUS_EXECUTOR_*``."""
+
+from pydantic import Field
+
+from hookbus_broker import Section
+
+
+class ExecutorSettings(Section, table="executor"):
+    """Settings of one executor."""
+
+    required_hooks: tuple[str, ...] = ("AuditLog",)
+    """Hooks that must be registered, or every call is denied. Default the built-in ones: on a bus that
+    nobody has set up yet an executor should say no, not run unguarded."""
+
+    tool_timeout: float = Field(default=30.0, ge=0, allow_inf_nan=False)
+    """Seconds that a tool may run unless it says otherwise; 0 for no limit. Default 30, as the reference has it."""
+
+    outbox_limit: int = Field(default=10_000, ge=1)
+    """Events that may wait in this process for the bus; then calls are refused. Default 10,000, some tens of MB."""
