@@ -1,0 +1,42 @@
+"""NATS for hookbus: settings, connecting, the embedded server, streams and buckets. Above `hookbus_schemas` alone."""
+
+from hookbus_broker.bucket import (
+    HOOKS,
+    BucketSnapshot,
+    Change,
+    Entry,
+    RevisionConflict,
+    delete,
+    parse_change,
+    put,
+    read_bucket,
+)
+from hookbus_broker.bus import find_running, open_bus
+from hookbus_broker.connection import Connection, connect
+from hookbus_broker.embedded import EmbeddedServer, embedded
+from hookbus_broker.settings import BusSettings, Section, check_known_tables, redacted
+from hookbus_broker.streams import TOOL_EVENTS, ensure_streams
+
+__all__ = [
+    "HOOKS",
+    "TOOL_EVENTS",
+    "BucketSnapshot",
+    "BusSettings",
+    "Change",
+    "Connection",
+    "EmbeddedServer",
+    "Entry",
+    "RevisionConflict",
+    "Section",
+    "check_known_tables",
+    "connect",
+    "delete",
+    "embedded",
+    "ensure_streams",
+    "find_running",
+    "open_bus",
+    "parse_change",
+    "put",
+    "read_bucket",
+    "redacted",
+]

@@ -22,8 +22,8 @@ MAX_RESTARTS = 5
 """Restarts of a server that keeps ending, before it counts as failed."""
 STEADY = 30.0
 """Seconds that a server must run for its earlier ends to be forgotten."""
-RESTART_WAIT = 0.1
-RESTART_WAIT_MAX = 2.0
+RESTART_WAIT = 0.05
+"""Seconds before the first restart, doubled for each that follows: the port and the store may need a moment."""
 
 log = structlog.get_logger()
 
@@ -153,7 +153,7 @@ class _Keeper:
                 if ends > MAX_RESTARTS:
                     raise BusUnavailable(f"embedded nats-server ended {ends} times, last: {error}") from error
                 log.warning("embedded.ended", error=str(error), ends=ends)
-                await self._stopped_within(min(RESTART_WAIT * 2 ** (ends - 1), RESTART_WAIT_MAX))
+                await self._stopped_within(RESTART_WAIT * 2 ** (ends - 1))
 
     async def _run_once(self, lock: int, *, restarted: bool) -> None:
         process = await self._start(lock, restarted=restarted)

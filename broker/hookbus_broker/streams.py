@@ -1,0 +1,224 @@
+"""The stream and the bucket that hookbus needs: made if missing, their limits raised if too low, never cut back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from nats.aio.msg import Msg
+
+from hookbus_broker.ask import ask
+from hookbus_broker.bucket import HOOKS
+from hookbus_broker.connection import Connection
+from hookbus_broker.settings import BusSettings
+from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError
+from hookbus_schemas.subjects import EVENT_SUBJECTS, HOOKS_CHANGED
+
+TOOL_EVENTS = "TOOL_EVENTS"
+"""The stream of events."""
+
+API_TIMEOUT = 5.0
+"""Seconds for one request to JetStream."""
+
+HISTORY = 10
+"""Revisions kept of each registration: enough to see what changed, and who is told of it replays nothing."""
+
+TRIES = 3
+"""Readings of a stream that others change at the same time."""
+
+NOT_FOUND = 10059
+NAME_IN_USE = 10058
+# Refusals of the server that are a setting's fault.
+FAULTS = {
+    10047: "bus.events_max_bytes is more than the server may store",
+    10065: "another stream has subjects that only this one may have: remove that stream",
+    10074: "bus.replicas is more than this server has: give a single server 1",
+}
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A limit in the server's unit, the value that means no limit, and the setting it comes from."""
+
+    value: int
+    none: int | None
+    setting: str
+
+    def exceeds(self, other: int) -> bool:
+        """Tell whether this keeps more than the other."""
+        return other != self.none and (self.value == self.none or self.value > other)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """A stream: what must hold of it, and its limits, which may be raised."""
+
+    name: str
+    fixed: Mapping[str, object]
+    limits: Mapping[str, _Limit]
+
+    @property
+    def config(self) -> dict[str, object]:
+        """The configuration of a new one, leaving out what is the server's own default."""
+        fixed = {key: value for key, value in self.fixed.items() if value is not None}
+        return {"name": self.name} | fixed | {key: limit.value for key, limit in self.limits.items()}
+
+
+class _ApiError(HookbusError):
+    """JetStream refused a request."""
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        self.number = int(error.get("err_code", 0))
+        self.status = int(error.get("code", 0))
+        super().__init__(f"{error.get('description', 'no reason')} (JetStream error {self.number})")
+
+
+async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
+    """Make sure of the stream ``TOOL_EVENTS`` and the bucket ``HOOKS``. May be called at any time, by many at once.
+
+    Limits are raised to those of the settings, never lowered, since that would remove what is stored; a lower setting
+    is logged as ``stream.limit_kept``.
+
+    Raises:
+        ConfigError: one exists that does not hold what hookbus relies on, or a setting is more than the server allows.
+        BusUnavailable: JetStream is not there, or did not answer in time.
+        PermissionRefused: this identity may not manage streams.
+    """
+    for spec in (_events(settings), _hooks(settings)):
+        await _ensure(connection, spec)
+
+
+def _events(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_age": _Limit(_nanoseconds(settings.events_max_age), 0, "bus.events_max_age"),
+        "max_bytes": _Limit(settings.events_max_bytes or -1, -1, "bus.events_max_bytes"),
+        "duplicate_window": _Limit(_nanoseconds(settings.duplicate_window), None, "bus.duplicate_window"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    fixed = _COMMON | {
+        "subjects": list(EVENT_SUBJECTS),
+        "discard": "old",
+        "max_msgs_per_subject": -1,
+        "deny_purge": True,
+        # With either, one who may publish an event could remove others or make it vanish.
+        "allow_rollup_hdrs": False,
+        "allow_msg_ttl": False,
+        "republish": None,
+    }
+    return _Spec(TOOL_EVENTS, fixed, limits)
+
+
+def _hooks(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_msgs_per_subject": _Limit(HISTORY, -1, "history"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    # As NATS ADR-8 says of a bucket: writes beyond a limit are refused, `purge` rolls a key up.
+    fixed = _COMMON | {
+        "subjects": [f"$KV.{HOOKS}.>"],
+        "discard": "new",
+        "max_age": 0,  # a registration that expired would be a hook that no longer guards
+        "deny_purge": False,
+        "allow_rollup_hdrs": True,
+        "republish": {"src": f"$KV.{HOOKS}.>", "dest": f"{HOOKS_CHANGED}.>"},
+    }
+    return _Spec(f"KV_{HOOKS}", fixed, limits)
+
+
+_COMMON: dict[str, object] = {
+    "retention": "limits",
+    "storage": "file",
+    "max_msgs": -1,
+    "deny_delete": True,
+    "allow_direct": True,
+    "no_ack": False,
+    "sealed": False,
+    "mirror": None,
+    "sources": None,
+    "subject_transform": None,
+}
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000_000)
+
+
+async def _ensure(connection: Connection, spec: _Spec) -> None:
+    try:
+        for _ in range(TRIES):
+            existing = await _info(connection, spec)
+            if existing is None and await _created(connection, spec):
+                return
+            if existing is not None:
+                await _adjust(connection, spec, existing)
+                return
+    except _ApiError as error:
+        raise _explained(spec, error) from error
+    raise BusUnavailable(f"stream {spec.name} was made and removed by others {TRIES} times: try again")
+
+
+async def _info(connection: Connection, spec: _Spec) -> dict[str, Any] | None:
+    try:
+        answer = await _request(connection, f"STREAM.INFO.{spec.name}", b"")
+    except _ApiError as error:
+        if error.number == NOT_FOUND:
+            return None
+        raise
+    return dict(answer["config"])
+
+
+async def _created(connection: Connection, spec: _Spec) -> bool:
+    """Create the stream; False when another has just created it in another way."""
+    try:
+        answer = await _request(connection, f"STREAM.CREATE.{spec.name}", json.dumps(spec.config).encode())
+    except _ApiError as error:
+        if error.number == NAME_IN_USE:
+            return False
+        raise
+    if answer.get("did_create"):
+        log.info("stream.created", stream=spec.name)
+    return True
+
+
+async def _adjust(connection: Connection, spec: _Spec, existing: dict[str, Any]) -> None:
+    _check_fixed(spec, existing)
+    raised = {key: limit.value for key, limit in spec.limits.items() if limit.exceeds(existing.get(key, 0))}
+    for key, limit in spec.limits.items():
+        if key not in raised and existing.get(key, 0) != limit.value:
+            log.info(
+                "stream.limit_kept", stream=spec.name, setting=limit.setting, kept=existing.get(key), set=limit.value
+            )
+    if raised:
+        await _request(connection, f"STREAM.UPDATE.{spec.name}", json.dumps(existing | raised).encode())
+        log.info("stream.limits_raised", stream=spec.name, **raised)
+
+
+def _check_fixed(spec: _Spec, existing: Mapping[str, Any]) -> None:
+    """Refuse a stream without what hookbus relies on; an older server leaves out what is false."""
+    for key, needed in spec.fixed.items():
+        found = existing.get(key)
+        if (found or None) != (needed or None):
+            raise ConfigError(
+                f"stream {spec.name} exists with {key} {json.dumps(found)}, hookbus needs {json.dumps(needed)}: "
+                f"change it with `nats stream edit {spec.name}`, or move its messages to another stream"
+            )
+
+
+async def _request(connection: Connection, action: str, body: bytes) -> dict[str, Any]:
+    def take(msg: Msg) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(msg.data)
+        if "error" in answer:
+            raise _ApiError(answer["error"])
+        return answer
+
+    return await ask(connection, f"$JS.API.{action}", body, take, timeout=API_TIMEOUT)
+
+
+def _explained(spec: _Spec, error: _ApiError) -> HookbusError:
+    if error.number in FAULTS:
+        return ConfigError(f"stream {spec.name}: {FAULTS[error.number]}: {error}")
+    kind = ConfigError if 400 <= error.status < 500 else BusUnavailable
+    return kind(f"stream {spec.name}: {error}")
