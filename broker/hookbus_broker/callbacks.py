@@ -16,8 +16,7 @@ P = ParamSpec("P")
 class Callbacks(Generic[P]):
     """Functions to call when one thing happens: in the order of adding, each in isolation."""
 
-    def __init__(self, event: str) -> None:
-        self._event = event
+    def __init__(self) -> None:
         self._numbers = itertools.count()
         self._functions: dict[int, Callable[P, object]] = {}
 
@@ -31,32 +30,38 @@ class Callbacks(Generic[P]):
             raise TypeError(f"{function} should be a plain function: nobody awaits it")
         number = next(self._numbers)
         self._functions[number] = function
-        return lambda: self._functions.pop(number, None) and None
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        def remove() -> None:
+            self._functions.pop(number, None)
+
+        return remove
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call each; what one raises is logged and keeps nobody from being called."""
         for function in list(self._functions.values()):
             try:
                 function(*args, **kwargs)
             except (Exception, asyncio.CancelledError):  # a cancelled future's result() raises the latter
-                log.exception("bus.callback_failed", event_name=self._event, callback=repr(function))
+                log.exception("bus.callback_failed", callback=repr(function))
 
 
 class Throttle:
     """Lets one of each kind pass per `interval` seconds, and counts what it held back."""
 
     def __init__(self, interval: float, kinds: int = 1000) -> None:
+        """Take the interval in seconds and how many kinds are remembered: beyond that the oldest is forgotten."""
         self._interval = interval
         self._kinds = kinds
         self._passed: dict[object, tuple[float, int]] = {}
 
     def passes(self, kind: object) -> int:
-        """Return how many there were since the last that passed, this one included; 0 holds it back."""
+        """Return how many there were since the last that passed, this one included; 0 when it is held back."""
         now = time.monotonic()
         since, held = self._passed.pop(kind, (-self._interval, 0))
         if now - since < self._interval:
             self._passed[kind] = (since, held + 1)
             return 0
-        while len(self._passed) >= self._kinds:
+        if len(self._passed) >= self._kinds:
             self._passed.pop(next(iter(self._passed)))
         self._passed[kind] = (now, 0)
         return held + 1

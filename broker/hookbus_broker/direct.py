@@ -1,13 +1,10 @@
-"""A subscription whose callback the reader calls itself: no queue and no task between socket and callback."""
+"""A subscription whose callback the reader itself calls: no queue and no task between socket and callback."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-
-if TYPE_CHECKING:
-    from hookbus_broker.connection import Connection
 
 
 class DirectSubscription(Subscription):
@@ -17,7 +14,7 @@ class DirectSubscription(Subscription):
     """
 
     def __init__(
-        self, connection: "Connection", sid: int, subject: str, queue: str, callback: Callable[[Msg], object]
+        self, connection: Client, sid: int, subject: str, queue: str, callback: Callable[[Msg], object]
     ) -> None:
         super().__init__(connection, sid, subject, queue=queue)
         self.callback = callback
@@ -33,9 +30,11 @@ class DirectSubscription(Subscription):
         Raises:
             BusUnavailable: the connection was lost meanwhile; the subscription has ended all the same.
         """
-        if self._closed or self._conn.is_closed:
-            return
-        self._closed = True  # a reconnection from here on does not subscribe again
+        if not self._closed and not self._conn.is_closed:
+            await self._drain()
+
+    async def _drain(self) -> None:
+        self._closed = True  # a link opened from here on does not subscribe again
         try:
             await self._conn._send_unsubscribe(self._id)
             await self._conn.flush()

@@ -8,22 +8,21 @@ from urllib.parse import ParseResult
 from nats.aio.transport import TcpTransport
 
 READ_BYTES = 64 * 1024
-WRITE_HIGH_WATER = 64 * 1024
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)  # not on every platform
 
 
 class BusTransport(TcpTransport):
-    """TCP or TLS, one connection only; a new link gets a new transport."""
+    """TCP or TLS, for one link: the next one gets a new transport."""
 
     def __init__(self, dead_after: float) -> None:
-        """Take the seconds after which unacknowledged bytes mean that the peer is gone."""
-        super().__init__()
+        """Take the seconds after which bytes that the peer does not acknowledge mean that it is gone."""
+        super().__init__()  # type: ignore[no-untyped-call]
         self._dead_after = dead_after
 
     async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: float) -> None:
         """Open the socket within `connect_timeout` seconds."""
         async with asyncio.timeout(connect_timeout):
-            reader, writer = await asyncio.open_connection(uri.hostname, uri.port, limit=max(buffer_size, READ_BYTES))
+            reader, writer = await asyncio.open_connection(uri.hostname, uri.port, limit=buffer_size)
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = writer
         self._tune(writer.get_extra_info("socket"))
@@ -34,10 +33,17 @@ class BusTransport(TcpTransport):
         if _TCP_USER_TIMEOUT is not None:
             peer.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, max(1, int(self._dead_after * 1000)))
 
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes that the kernel has not yet taken."""
-        return self._io_writer.transport.get_write_buffer_size() if self._io_writer else 0
+    def send(self, data: bytes) -> int:
+        """Send without waiting; return the bytes that the kernel has not yet taken."""
+        if self._io_writer is None:
+            return 0
+        self._io_writer.write(data)
+        return self._io_writer.transport.get_write_buffer_size()
+
+    async def wait_sent(self) -> None:
+        """Wait until the kernel has taken most of it."""
+        if self._io_writer is not None:
+            await self._io_writer.drain()
 
     @property
     def is_tls(self) -> bool:
@@ -45,13 +51,13 @@ class BusTransport(TcpTransport):
         return bool(self._io_writer and self._io_writer.get_extra_info("ssl_object"))
 
     def abort(self) -> None:
-        """Close at once; what was not sent is lost. A close that waits for a dead peer would wait for ever."""
+        """Close at once; what was not sent is lost. A close that sends it first could wait for a dead peer for ever."""
         for writer in (self._io_writer, self._bare_io_writer):
             if writer is not None:
                 writer.transport.abort()
 
     async def end(self, timeout: float) -> None:
-        """Close within `timeout` seconds: by then what was not sent is given up."""
+        """Send what is left and close, within `timeout` seconds."""
         if self._io_writer is None:
             return
         self._io_writer.close()

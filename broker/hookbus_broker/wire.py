@@ -8,6 +8,7 @@ from hookbus_schemas.errors import ConfigError
 MAX_CONTROL_LINE = 4096
 """Bytes of a line that a server takes by default; it closes the connection over a longer one."""
 
+_INTEREST = re.compile(r"(?:(?:\*|[^.*>]+)\.)*(?:\*|>|[^.*>]+)")  # wildcards are whole tokens, > only the last
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NEWLINES = str.maketrans("\r\n", "  ")
 _REFUSED_PUBLISH = re.compile(r'permissions violation for publish to "(.*)"')
@@ -19,6 +20,11 @@ _REFUSED_SUBSCRIPTION = re.compile(
 def is_subject(text: str) -> bool:
     """Tell whether the text can be a subject on the wire: nothing in it could end the line or a field of it."""
     return bool(text) and " " not in text and text.isprintable()
+
+
+def is_interest(text: str) -> bool:
+    """Tell whether the text can be subscribed to: a subject, or one with wildcards."""
+    return is_subject(text) and bool(_INTEREST.fullmatch(text))
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
