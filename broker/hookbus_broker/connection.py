@@ -1,4 +1,4 @@
-"""The connection that every part of hookbus uses. Below, its layers: `link`, `supervised`, `receiving`, `publishing`."""
+"""The connection that all of hookbus uses. Its layers, from below: `link`, `supervised`, `receiving`, `publishing`."""
 
 import asyncio
 from collections.abc import Callable

@@ -67,12 +67,16 @@ class PublishingLink(ReceivingLink):
             raise PayloadTooLarge(size, self._max_payload)
         raise ConfigError(f"subjects of {line_size} bytes are longer than the {MAX_CONTROL_LINE} that a server takes")
 
+    def _has_room(self, size: int) -> bool:
+        """Tell whether a message fits; when nothing waits any does."""
+        waiting = self._pending_data_size + self._unsent
+        return not waiting or waiting + size <= self._max_pending_size
+
     def _make_room(self, size: int) -> None:
-        """Write what waits, and raise if that makes no room; when nothing waits there is room for any message."""
         self._write_pending()
         if not self._up:
             raise self._unavailable()
-        if self._unsent and self._unsent + size > self._max_pending_size:
+        if not self._has_room(size):
             raise BusUnavailable(
                 f"bus {self.server} takes no more now: {self._unsent} bytes wait to be sent,"
                 f" bus.pending_bytes allows {self._max_pending_size}"
@@ -82,18 +86,17 @@ class PublishingLink(ReceivingLink):
         self, subject: str, payload: bytes = b"", reply: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         """Send a message, waiting up to `FLUSH_TIMEOUT` seconds for room; raises as `publish_nowait` does."""
-        if self._up and self._pending_data_size + self._unsent + len(payload) > self._max_pending_size:
-            await self._wait_for_room()
+        if self._up and not self._has_room(len(payload)):
+            await self._wait_for_room(len(payload))
         self.publish_nowait(subject, payload, reply, headers)
 
-    async def _wait_for_room(self) -> None:
-        self._write_pending()
-        transport = self._transport
-        if transport is None:
-            raise self._unavailable()
+    async def _wait_for_room(self, size: int) -> None:
         try:
             async with asyncio.timeout(FLUSH_TIMEOUT):
-                await transport.wait_sent()
+                self._write_pending()
+                while self._transport is not None and not self._has_room(size):
+                    await self._transport.wait_sent()
+                    self._write_pending()
         except TimeoutError:
             raise BusUnavailable(f"bus {self.server} took nothing for {FLUSH_TIMEOUT:g} s") from None
         except OSError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from contextlib import suppress
 from urllib.parse import ParseResult
 
@@ -25,9 +26,19 @@ class BusTransport(TcpTransport):
             reader, writer = await asyncio.open_connection(uri.hostname, uri.port, limit=buffer_size)
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = writer
-        self._tune(writer.get_extra_info("socket"))
+        self._tune(writer)
 
-    def _tune(self, peer: socket.socket) -> None:
+    async def connect_tls(
+        self, uri: str | ParseResult, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: float
+    ) -> None:
+        """Go on encrypted, within `connect_timeout` seconds."""
+        await super().connect_tls(uri, ssl_context, buffer_size, connect_timeout)  # type: ignore[arg-type]  # or a float
+        if self._io_writer is not None:
+            self._io_writer.transport.set_write_buffer_limits(high=0)
+
+    def _tune(self, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(high=0)  # so `wait_sent` waits for all of it
+        peer: socket.socket = writer.get_extra_info("socket")
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if _TCP_USER_TIMEOUT is not None:
@@ -41,7 +52,7 @@ class BusTransport(TcpTransport):
         return self._io_writer.transport.get_write_buffer_size()
 
     async def wait_sent(self) -> None:
-        """Wait until the kernel has taken most of it."""
+        """Wait until the kernel has taken all of it."""
         if self._io_writer is not None:
             await self._io_writer.drain()
 

@@ -1,5 +1,6 @@
 """NATS protocol lines: the headers that hookbus writes, the error lines that it reads. Pure functions."""
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -33,12 +34,19 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
     Raises:
         ConfigError: a name is not a token of RFC 7230.
     """
-    lines = ["NATS/1.0"]
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise ConfigError(f"header name {name!r} should be letters, digits and dashes")
-        lines.append(f"{name}: {value.strip().translate(_NEWLINES)}")
-    return "\r\n".join([*lines, "", ""]).encode("utf-8", "replace")
+    lines = "".join([f"{_header_name(name)}: {_one_line(value)}\r\n" for name, value in headers.items()])
+    return f"NATS/1.0\r\n{lines}\r\n".encode("utf-8", "replace")
+
+
+@functools.lru_cache
+def _header_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ConfigError(f"header name {name!r} should be letters, digits and dashes")
+    return name
+
+
+def _one_line(value: str) -> str:
+    return value if value.isprintable() else value.strip().translate(_NEWLINES)
 
 
 def refused_publish(error: str) -> str | None:
