@@ -1,5 +1,6 @@
 """What nats-py, the socket and TLS raise, in hookbus's words. They are mapped here and nowhere else."""
 
+import errno
 import socket
 import ssl
 
@@ -10,12 +11,13 @@ _CREDENTIALS = ("authorization", "authentication", "nkey")
 
 def reason(error: BaseException) -> str:
     """Return in one line why a connection failed or was lost; it never holds a password."""
-    text = " ".join(str(error).split()).removeprefix("nats: ").strip("'")
+    words = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+    text = " ".join(words.split()).removeprefix("nats: ").strip("'")
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {getattr(error, 'verify_message', '') or error.reason or text}; check bus.tls_ca"
     if isinstance(error, socket.gaierror):
         return "unknown host; check bus.url"
-    if isinstance(error, ConnectionRefusedError):
+    if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in text:
         return "nothing listens there; start nats-server or check bus.url"
     if isinstance(error, TimeoutError) and not text:
         return "no answer in time"

@@ -86,8 +86,9 @@ class PublishingLink(ReceivingLink):
         self, subject: str, payload: bytes = b"", reply: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         """Send a message, waiting up to `FLUSH_TIMEOUT` seconds for room; raises as `publish_nowait` does."""
-        if self._up and not self._has_room(len(payload)):
-            await self._wait_for_room(len(payload))
+        size = len(payload) + MAX_CONTROL_LINE  # and headers, about
+        if self._up and not self._has_room(size):
+            await self._wait_for_room(size)
         self.publish_nowait(subject, payload, reply, headers)
 
     async def _wait_for_room(self, size: int) -> None:
