@@ -1,0 +1,45 @@
+"""The hook's side: the kit to write and serve hooks, the built-in hooks, consuming and replaying events."""
+
+from hookbus_schemas import (
+    Decision,
+    HookRegistration,
+    ToolAfterEvent,
+    ToolDeniedEvent,
+    ToolHook,
+    ToolHookContext,
+    ToolHookWithContext,
+)
+from hookbus_subscribers.audit_log import AuditLog
+from hookbus_subscribers.builtin import BUILT_IN, BuiltIn
+from hookbus_subscribers.consumer import Consumed, Consumer, consume
+from hookbus_subscribers.hook import FunctionHook, hook
+from hookbus_subscribers.load import load_hooks
+from hookbus_subscribers.pull import JetStreamRefusal
+from hookbus_subscribers.replay import StoredEvent, read_events
+from hookbus_subscribers.serve import serve
+from hookbus_subscribers.server import HookServer, Served
+
+__all__ = [
+    "BUILT_IN",
+    "AuditLog",
+    "BuiltIn",
+    "Consumed",
+    "Consumer",
+    "Decision",
+    "FunctionHook",
+    "HookRegistration",
+    "HookServer",
+    "JetStreamRefusal",
+    "Served",
+    "StoredEvent",
+    "ToolAfterEvent",
+    "ToolDeniedEvent",
+    "ToolHook",
+    "ToolHookContext",
+    "ToolHookWithContext",
+    "consume",
+    "hook",
+    "load_hooks",
+    "read_events",
+    "serve",
+]

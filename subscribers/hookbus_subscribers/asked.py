@@ -1,0 +1,67 @@
+"""What one request says and what one answer holds. Pure: no bus, no clock. Above it is `server`."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hookbus_schemas import Decision, InvalidMessage, ToolHookContext, Verdict, decode, encode, subjects
+
+_ANSWERS = (Verdict.ALLOW, Verdict.DENY, Verdict.ERROR)
+_NO_DIGEST = "0" * 64
+_ALLOW = Decision.allow()
+_ALLOW_HEAD, _ALLOW_TAIL = encode(Decision.allow(request_digest=_NO_DIGEST)).split(_NO_DIGEST.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, told from the subject alone: permissions vouch for it, for a body nobody does.
+
+    Attributes:
+        executor_id: the executor.
+        reply_prefix: how a reply subject begins on which it may be answered.
+    """
+
+    executor_id: str
+    reply_prefix: str
+
+    def may_be_answered_on(self, reply: str) -> bool:
+        """Tell whether the reply subject is this caller's for this hook, and one token long after the prefix."""
+        return reply.startswith(self.reply_prefix) and len(reply) > reply.rindex(".") + 1 == len(self.reply_prefix)
+
+
+@lru_cache(maxsize=4096)
+def caller(subject: str) -> Caller:
+    """Return who asks on this subject.
+
+    Raises:
+        InvalidMessage: it is not the subject of a request.
+    """
+    prefix = subjects.reply_prefix_for(subject)
+    return Caller(subjects.name(subject.rpartition(".")[2]), prefix)
+
+
+def read_request(body: bytes, asking: Caller) -> ToolHookContext:
+    """Return what the hook is asked about.
+
+    Raises:
+        InvalidMessage: it cannot be read, or names another executor than the one that asks.
+    """
+    context = decode(ToolHookContext, body)
+    if context.executor_id != asking.executor_id:
+        raise InvalidMessage(f"executor_id is {context.executor_id!r:.80}, but {asking.executor_id!r:.80} asks")
+    return context
+
+
+def answer_body(decision: Decision, request_digest: str) -> bytes:
+    """Return the body of the answer to the request with this digest.
+
+    Raises:
+        InvalidMessage: the decision is none, or holds what cannot be encoded.
+    """
+    if decision == _ALLOW:  # most answers; encoding the whole anew would cost ten times as much
+        return _ALLOW_HEAD + request_digest.encode() + _ALLOW_TAIL
+    if getattr(decision, "decision", None) not in _ANSWERS:  # made around the model's checks
+        raise InvalidMessage("the decision is none of allow, deny and error")
+    try:
+        return encode(decision.model_copy(update={"request_digest": request_digest}))
+    except RecursionError as error:
+        raise InvalidMessage("the decision is too deep to be encoded") from error

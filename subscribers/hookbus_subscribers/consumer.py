@@ -1,0 +1,323 @@
+"""Following events with a durable consumer: at least once, where the last process stopped. Below it is `pull`."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import structlog
+from nats.aio.msg import Msg
+
+from hookbus_broker import TOOL_EVENTS, Connection
+from hookbus_broker.callbacks import Throttle
+from hookbus_broker.tasks import backoff, end_tasks
+from hookbus_schemas import (
+    BusUnavailable,
+    ConfigError,
+    HookbusError,
+    InvalidMessage,
+    ToolAfterEvent,
+    ToolDeniedEvent,
+    decode_event,
+    subjects,
+)
+from hookbus_subscribers.delivery import ACK, IN_PROGRESS, NAK, TERM, Delivery, delivery
+from hookbus_subscribers.pull import Pull, nanoseconds, request
+
+log = structlog.get_logger()
+
+Event: TypeAlias = ToolAfterEvent | ToolDeniedEvent
+Handler: TypeAlias = Callable[[Event], Awaitable[object]]
+
+MAX_CONSUMER_NAME = 255
+"""Longest name of a consumer, by the server's own limit."""
+
+RETRY_WAIT, RETRY_WAIT_MAX = 0.1, 5.0
+"""Seconds before the first try to pull again, and most between tries."""
+
+LOG_INTERVAL = 10.0
+"""Seconds between two log lines about the same problem."""
+
+
+def durable_name(hook: str) -> str:
+    """Return the name of the durable consumer by which a hook is told of calls: its subject token, safe as a name.
+
+    Raises:
+        ConfigError: the hook's name is too long for one.
+    """
+    name = f"hook-{subjects.token(hook)}"
+    if len(name) > MAX_CONSUMER_NAME:
+        raise ConfigError(f"hook {hook[:40]!r}... has too long a name to be told of calls: shorten it")
+    return name
+
+
+@dataclass(slots=True)
+class Consumed:
+    """What a consumer has done since it started; each a number of events.
+
+    Attributes:
+        handled: acknowledged.
+        failed: given back, since the handler raised or was too slow; they come again.
+        terminated: given up, since the handler failed `max_deliver` times.
+        unreadable: given up, since they are no event.
+        redelivered: of all, deliveries that were not the first.
+    """
+
+    handled: int = 0
+    failed: int = 0
+    terminated: int = 0
+    unreadable: int = 0
+    redelivered: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """One delivered event, from its delivery to its acknowledgement."""
+
+    message: Msg
+    delivery: Delivery
+    pull: Pull
+
+
+class Consumer:
+    """Hands each event to a handler, and acknowledges it when the handler has returned.
+
+    An event comes again, with the same ``event_id``, when the process died, the acknowledgement was lost or the handler
+    raised. With a concurrency of 1 events are handled in the order of the stream, but for those that come again.
+
+    Attributes:
+        consumed: counters.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        durable: str,
+        handler: Handler,
+        *,
+        subjects: Sequence[str] = subjects.EVENT_SUBJECTS,
+        concurrency: int = 1,
+        max_in_flight: int = 256,
+        max_deliver: int = 5,
+        retry_delay: float = 1.0,
+        handler_timeout: float = 60.0,
+        ack_wait: float = 30.0,
+        drain_timeout: float = 10.0,
+    ) -> None:
+        """Prepare to consume.
+
+        Args:
+            connection: the bus; it stays open when the consumer has stopped.
+            durable: the consumer's name on the server: processes that share it share the events.
+            handler: an async function of one event.
+            subjects: which events.
+            concurrency: handlers that run at once.
+            max_in_flight: events taken and not yet handled.
+            max_deliver: deliveries after which an event whose handler fails is given up.
+            retry_delay: seconds before an event that was given back comes again.
+            handler_timeout: seconds that the handler has for one event.
+            ack_wait: seconds after which the server gives the events of a process that died to another.
+            drain_timeout: seconds that `stop` gives the events taken before.
+
+        Raises:
+            ConfigError: a number cannot mean anything.
+        """
+        if min(concurrency, max_in_flight, max_deliver) < 1 or min(ack_wait, handler_timeout) <= 0:
+            raise ConfigError(
+                "concurrency, max_in_flight and max_deliver should be at least 1, handler_timeout and ack_wait above 0"
+            )
+        self.consumed = Consumed()
+        self._connection = connection
+        self._durable = durable
+        self._handler = handler
+        self._subjects = list(subjects)
+        self._concurrency = concurrency
+        self._max_in_flight = max_in_flight
+        self._max_deliver = max_deliver
+        self._retry_delay = retry_delay
+        self._handler_timeout = handler_timeout
+        self._ack_wait = ack_wait
+        self._drain_timeout = drain_timeout
+        self._waiting: deque[_Taken] = deque()
+        self._held: dict[_Taken, None] = {}
+        self._work = asyncio.Semaphore(0)
+        self._throttle = Throttle(LOG_INTERVAL)
+
+    async def start(self) -> None:
+        """Begin to consume, at once or as soon as stream and bus are there."""
+        self._puller = asyncio.create_task(self._keep_pulling(), name=f"consumer-{self._durable}")
+        self._workers = [asyncio.create_task(self._handle_all()) for _ in range(self._concurrency)]
+        self._pinger = asyncio.create_task(self._keep_alive())
+
+    async def stop(self) -> None:
+        """Take nothing new, finish what was taken, within `drain_timeout` seconds; give back what is left."""
+        try:
+            async with asyncio.timeout(self._drain_timeout):
+                self._puller.cancel()  # which takes what is on its way
+                await asyncio.wait([self._puller])
+                for _ in self._workers:
+                    self._work.release()  # a worker that finds nothing to do ends
+                await asyncio.gather(*self._workers)
+        except TimeoutError:
+            log.warning("consumer.drain_timed_out", consumer=self._durable, unhandled=len(self._held))
+        finally:
+            await end_tasks([self._puller, *self._workers, self._pinger], 1.0)
+            self._give_back()
+        try:
+            await self._connection.flush()
+        except BusUnavailable as error:
+            log.warning("consumer.drain_unconfirmed", consumer=self._durable, problem=str(error))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Pulling.
+
+    async def _keep_pulling(self) -> None:
+        loop = asyncio.get_running_loop()
+        waits = backoff(RETRY_WAIT, RETRY_WAIT_MAX)
+        while True:
+            began = loop.time()
+            try:
+                problem = await self._pull()
+            except HookbusError as error:
+                problem = str(error)
+            if count := self._throttle.passes(problem):
+                log.warning("consumer.interrupted", consumer=self._durable, problem=problem, count=count)
+            if loop.time() - began > RETRY_WAIT_MAX:
+                waits = backoff(RETRY_WAIT, RETRY_WAIT_MAX)
+            await asyncio.sleep(next(waits))
+
+    async def _pull(self) -> str:
+        """Pull until the pulls bring nothing more; return why."""
+        await self._connection.wait_connected()
+        await self._ensure()
+        pull = Pull(
+            self._connection, self._durable, lambda message: self._take(message, pull), limit=self._max_in_flight
+        )
+        await pull.start()
+        try:
+            await pull.wait_over()
+        finally:
+            await pull.close()
+        return pull.problem
+
+    async def _ensure(self) -> None:
+        """Make the consumer, or bring the one of an earlier process up to these settings."""
+        config = {
+            "durable_name": self._durable,
+            "name": self._durable,
+            "deliver_policy": "all",
+            "ack_policy": "explicit",
+            "ack_wait": nanoseconds(self._ack_wait),
+            "max_ack_pending": max(1000, 4 * self._max_in_flight),
+            "max_deliver": -1,  # counted here: who gives an event up should say so
+            "filter_subjects": self._subjects,
+        }
+        action = f"CONSUMER.CREATE.{TOOL_EVENTS}.{self._durable}"
+        await request(self._connection, action, {"stream_name": TOOL_EVENTS, "config": config, "action": ""})
+
+    # Handling.
+
+    def _take(self, message: Msg, pull: Pull) -> None:
+        taken = _Taken(message, delivery(message.reply), pull)
+        self.consumed.redelivered += taken.delivery.attempts > 1
+        self._held[taken] = None
+        self._waiting.append(taken)
+        self._work.release()
+
+    async def _handle_all(self) -> None:
+        while True:
+            await self._work.acquire()
+            if not self._waiting:
+                return
+            await self._handle(self._waiting.popleft())
+
+    async def _handle(self, taken: _Taken) -> None:
+        try:
+            event = decode_event(taken.message.data)
+        except InvalidMessage as error:
+            self.consumed.unreadable += 1
+            self._settle(taken, TERM)
+            log.error("event.unreadable", consumer=self._durable, sequence=taken.delivery.sequence, problem=str(error))  # noqa: TRY400
+            return
+        try:
+            async with asyncio.timeout(self._handler_timeout):
+                await self._handler(event)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the event comes again
+            self._fail(taken, event, error)
+        else:
+            self.consumed.handled += 1
+            self._settle(taken, ACK)
+
+    def _fail(self, taken: _Taken, event: Event, error: Exception) -> None:
+        about = {"consumer": self._durable, "event_id": event.event_id, "attempts": taken.delivery.attempts}
+        if taken.delivery.attempts >= self._max_deliver:
+            self.consumed.terminated += 1
+            self._settle(taken, TERM)
+            log.error("event.given_up", sequence=taken.delivery.sequence, exc_info=error, **about)
+        else:
+            self.consumed.failed += 1
+            self._settle(taken, NAK + json.dumps({"delay": nanoseconds(self._retry_delay)}).encode())
+            log.warning("event.failed", retry_after_s=self._retry_delay, exc_info=error, **about)
+
+    def _settle(self, taken: _Taken, answer: bytes) -> None:
+        del self._held[taken]
+        taken.pull.release()
+        self._say(taken, answer)
+
+    def _say(self, taken: _Taken, answer: bytes) -> bool:
+        try:
+            self._connection.publish_nowait(taken.message.reply, answer)
+        except BusUnavailable:
+            return False  # it comes again
+        return True
+
+    async def _keep_alive(self) -> None:
+        """Tell the server now and then that what waits here is not lost, so that it does not come twice."""
+        while True:
+            await asyncio.sleep(self._ack_wait / 3)
+            for taken in self._held:
+                self._say(taken, IN_PROGRESS)
+
+    def _give_back(self) -> None:
+        for taken in self._held:
+            self._say(taken, NAK)
+        self._held.clear()
+        self._waiting.clear()
+
+
+async def consume(
+    connection: Connection,
+    durable: str,
+    handler: Handler,
+    *,
+    stop: asyncio.Event | None = None,
+    subjects: Sequence[str] = subjects.EVENT_SUBJECTS,
+    concurrency: int = 1,
+    max_in_flight: int = 256,
+    max_deliver: int = 5,
+    retry_delay: float = 1.0,
+) -> None:
+    """Hand events to the handler until `stop` is set or the caller is cancelled; see `Consumer`."""
+    consumer = Consumer(
+        connection,
+        durable,
+        handler,
+        subjects=subjects,
+        concurrency=concurrency,
+        max_in_flight=max_in_flight,
+        max_deliver=max_deliver,
+        retry_delay=retry_delay,
+    )
+    async with consumer:
+        await (stop or asyncio.Event()).wait()

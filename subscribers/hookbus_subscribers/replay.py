@@ -1,0 +1,179 @@
+"""Reading recorded events in their order, each once. Below it is `pull`; `consumer` is for work that goes on."""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from nats.aio.msg import Msg
+
+from hookbus_broker import TOOL_EVENTS, Connection
+from hookbus_broker.tasks import backoff, end_tasks
+from hookbus_schemas import (
+    ConfigError,
+    HookbusError,
+    InvalidMessage,
+    ToolAfterEvent,
+    ToolDeniedEvent,
+    decode_event,
+)
+from hookbus_subscribers.delivery import Delivery, delivery
+from hookbus_subscribers.pull import Pull, nanoseconds, request
+
+log = structlog.get_logger()
+
+BUFFER = 1000
+"""Events that are read ahead."""
+
+INACTIVE_THRESHOLD = 300.0
+"""Seconds without a pull after which the server forgets a reader that died."""
+
+RESUME_TIMEOUT = 60.0
+"""Seconds that a reading which does not follow waits for a bus that was lost meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event, and its place in the stream."""
+
+    sequence: int
+    event: ToolAfterEvent | ToolDeniedEvent
+
+
+async def read_events(
+    connection: Connection, *, since: float | None = None, start_sequence: int | None = None, follow: bool = False
+) -> AsyncIterator[StoredEvent]:
+    """Yield the stored events in the order of the stream, without a gap, also across a loss of the bus.
+
+    What the stream holds but is no event is skipped and logged. Use `contextlib.aclosing` when you stop early.
+
+    Args:
+        connection: the bus.
+        since: seconds since 1970 by the server's clock: begin with what was stored then or later.
+        start_sequence: begin with this place in the stream; without either, begin with the first event.
+        follow: go on with what comes; otherwise end with what was the last when the reading began.
+
+    Raises:
+        ConfigError: both starts are given, or one cannot mean anything.
+        BusUnavailable, JetStreamRefusal, PermissionRefused: the stream cannot be read.
+    """
+    start = _start(since, start_sequence)
+    state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
+    last = None if follow else int(state["last_seq"])
+    while True:
+        reading = await _open(connection, start, patient=follow)
+        try:
+            if last is not None and not reading.pending:
+                return
+            while (taken := await reading.next()) is not None:
+                message, place = taken
+                start = _from_sequence(place.sequence + 1)
+                if (event := _event(message, place)) is not None:
+                    yield StoredEvent(place.sequence, event)
+                if last is not None and (place.sequence >= last or not place.pending):
+                    return
+        finally:
+            await reading.close()
+
+
+def _start(since: float | None, sequence: int | None) -> dict[str, object]:
+    """Return the part of a consumer's configuration that says where to begin."""
+    if since is not None and sequence is not None:
+        raise ConfigError("since and start_sequence exclude each other: give one")
+    if sequence is not None:
+        return _from_sequence(sequence)
+    if since is None:
+        return {"deliver_policy": "all"}
+    try:
+        return {"deliver_policy": "by_start_time", "opt_start_time": datetime.fromtimestamp(since, UTC).isoformat()}
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(f"since {since} should be seconds since 1970: {error}") from None
+
+
+def _from_sequence(sequence: int) -> dict[str, object]:
+    return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, sequence)}
+
+
+async def _open(connection: Connection, start: dict[str, object], *, patient: bool) -> "_Reading":
+    """Open a reading, trying again while the bus is away."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + RESUME_TIMEOUT
+    for wait in backoff(0.05, 2.0):
+        reading = _Reading(connection)
+        try:
+            await connection.wait_connected()
+            await reading.open(start)
+        except HookbusError as error:
+            if connection.is_closed or (not patient and loop.time() > give_up_at):
+                raise
+            log.warning("events.interrupted", problem=str(error))
+            await asyncio.sleep(wait)
+        else:
+            return reading
+    raise AssertionError("backoff never ends")
+
+
+def _event(message: Msg, place: Delivery) -> ToolAfterEvent | ToolDeniedEvent | None:
+    try:
+        return decode_event(message.data)
+    except InvalidMessage as error:
+        log.error("event.unreadable", sequence=place.sequence, problem=str(error))  # noqa: TRY400
+        return None
+
+
+class _Reading:
+    """A consumer of its own, that the server forgets with its reader, and what it delivered and nobody has taken."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._name = f"read-{secrets.token_hex(8)}"
+        self._buffer: deque[tuple[Msg, Delivery]] = deque()
+        self._pull = Pull(connection, self._name, self._take, limit=BUFFER)
+        self._wake = asyncio.Event()
+        self._delivered = 0
+        self.pending = 0
+
+    async def open(self, start: dict[str, object]) -> None:
+        """Make the consumer and begin to pull."""
+        config = start | {
+            "name": self._name,
+            "ack_policy": "none",
+            "inactive_threshold": nanoseconds(INACTIVE_THRESHOLD),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        body: dict[str, object] = {"stream_name": TOOL_EVENTS, "config": config, "action": "create"}
+        made = await request(self._connection, f"CONSUMER.CREATE.{TOOL_EVENTS}.{self._name}", body)
+        self.pending = int(made.get("num_pending", 0))
+        await self._pull.start()
+        self._watch = asyncio.create_task(self._pull.wait_over())
+        self._watch.add_done_callback(lambda _: self._wake.set())
+
+    def _take(self, message: Msg) -> None:
+        self._buffer.append((message, delivery(message.reply)))
+        self._wake.set()
+
+    async def next(self) -> tuple[Msg, Delivery] | None:
+        """Return the next message; None when this consumer can bring it no more."""
+        while not self._buffer and not self._watch.done():
+            self._wake.clear()
+            await self._wake.wait()
+        if not self._buffer:
+            return None
+        message, place = self._buffer.popleft()
+        self._pull.release()
+        self._delivered += 1
+        return (message, place) if place.consumer_sequence == self._delivered else None
+
+    async def close(self) -> None:
+        """Let the server forget the consumer."""
+        await end_tasks([self._watch], 1.0)
+        await self._pull.close()
+        if self._connection.is_connected:
+            try:
+                await request(self._connection, f"CONSUMER.DELETE.{TOOL_EVENTS}.{self._name}")
+            except HookbusError:
+                return  # it forgets it by itself, later

@@ -1,0 +1,362 @@
+"""One hook on the bus: every request is answered once, by what the hook decided or by what went wrong.
+
+Above it is `serve`; below it `asked`, which reads requests and writes answers.
+"""
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import structlog
+from nats.aio.msg import Msg
+
+from hookbus_broker import Connection
+from hookbus_broker.callbacks import Throttle
+from hookbus_schemas import (
+    BusUnavailable,
+    ConfigError,
+    Decision,
+    HookbusError,
+    InvalidMessage,
+    PayloadTooLarge,
+    ToolHookContext,
+    Verdict,
+    digest,
+    subjects,
+)
+from hookbus_schemas.hook import Hook, decider
+from hookbus_schemas.registration import MAX_TIMEOUT_MS
+from hookbus_schemas.threads import Threads
+from hookbus_subscribers.asked import Caller, answer_body, caller, read_request
+from hookbus_subscribers.hook import check_name
+
+log = structlog.get_logger()
+
+GRACE = 1.0
+"""Seconds past its deadline in which a request is still worked on: clocks differ, and a late deny is still recorded."""
+
+MAX_REPLIES = 8
+"""Reply subjects on which one answer is given; a request is sent twice at most, by whoever plays by the rules."""
+
+CANCEL_TIMEOUT = 1.0
+"""Seconds that a cancelled hook function has to end."""
+
+LOG_INTERVAL = 10.0
+"""Seconds between two log lines about refused requests, of one kind."""
+
+
+@dataclass(slots=True)
+class Served:
+    """What a server has done since it started; each a number of requests.
+
+    Attributes:
+        answered: got an answer, of any kind.
+        denied: of those, denies.
+        errors: of those, errors: the hook failed, was too slow or busy, or the request could not be read.
+        late: of those, given after the deadline of the request.
+        busy: of the errors, requests that found no place.
+        joined: came again while the first was worked on, and shared its answer.
+        expired: dropped, since they came more than `GRACE` seconds past their deadline.
+        refused: dropped, since their subjects were not those of the contract.
+        lost: had an answer that the bus did not take.
+    """
+
+    answered: int = 0
+    denied: int = 0
+    errors: int = 0
+    late: int = 0
+    busy: int = 0
+    joined: int = 0
+    expired: int = 0
+    refused: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """One request, from its arrival to its answer."""
+
+    caller: Caller
+    body: bytes
+    digest: str
+    replies: list[str]
+    deadline: float = field(default=float("inf"))
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a request that is sent again has in common with the first: who asks, and every byte."""
+        return self.caller.executor_id, self.digest
+
+
+class HookServer:
+    """Answers the requests to one hook, as one replica of it.
+
+    A slow call delays no other: up to `concurrency` run at once, `waiting` more wait, the rest is told "busy" at once.
+    A request that comes again while the first is worked on joins it. Nothing is remembered once it is answered: a copy
+    that crosses the answer runs again, as it would on another replica, so side effects are keyed by ``call_id``.
+
+    Attributes:
+        hook: what is asked.
+        served: counters.
+    """
+
+    def __init__(
+        self,
+        hook: Hook,
+        connection: Connection,
+        *,
+        concurrency: int = 64,
+        waiting: int = 1024,
+        drain_timeout: float = 10.0,
+    ) -> None:
+        """Prepare to serve.
+
+        Args:
+            hook: what to ask.
+            connection: the bus; it stays open when the server has drained.
+            concurrency: calls of the hook that run at once; plain functions have as many threads.
+            waiting: requests that wait for a place.
+            drain_timeout: seconds that `drain` gives the requests taken before.
+
+        Raises:
+            ConfigError: the hook's name or a number cannot mean anything.
+        """
+        if concurrency < 1 or waiting < 0 or drain_timeout < 0:
+            raise ConfigError("concurrency should be at least 1, waiting and drain_timeout at least 0")
+        self.hook = hook
+        self.served = Served()
+        self._name = check_name(getattr(hook, "name", None))
+        self._connection = connection
+        self._concurrency = concurrency
+        self._places_to_wait = waiting
+        self._drain_timeout = drain_timeout
+        self._decide = decider(hook, Threads(concurrency))
+        self._requests: dict[tuple[str, str], _Request] = {}
+        self._waiting: deque[_Request] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._throttle = Throttle(LOG_INTERVAL)
+
+    async def start(self) -> None:
+        """Begin to take requests; the server has the subscription when this returns.
+
+        Raises:
+            PermissionRefused: this identity may not serve the hook.
+            BusUnavailable: the bus did not take the subscription.
+        """
+        subject, group = subjects.before_filter(self._name), subjects.queue_group(self._name)
+        self._subscription = await self._connection.subscribe_direct(subject, self._on_request, group)
+        self._forget_bus = self._connection.on_disconnect(self._on_disconnect)
+        try:
+            await self._connection.barrier()
+        except BaseException:
+            self._forget_bus()
+            await self._subscription.unsubscribe()
+            raise
+
+    async def drain(self) -> None:
+        """Take nothing new, finish what was taken, answer what does not finish in time with an error.
+
+        It takes `drain_timeout` seconds at most, and a few more where the bus does not answer either.
+        """
+        try:
+            await self._leave()
+            await self._wait_idle()
+        finally:
+            self._give_up()
+            self._forget_bus()
+        await self._end_tasks()
+        await self._flush()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.drain()
+
+    # Taking.
+
+    def _on_request(self, message: Msg) -> None:
+        asking = self._caller(message)
+        if asking is None:
+            return
+        request = _Request(asking, message.data, digest(message.data), [message.reply])
+        first = self._requests.get(request.key)
+        if first is not None:
+            self._join(first, message.reply)
+        elif len(self._running) < self._concurrency:
+            self._requests[request.key] = request
+            self._run(request)
+        elif len(self._waiting) < self._places_to_wait:
+            self._requests[request.key] = request
+            self._waiting.append(request)
+        else:
+            self.served.busy += 1
+            self._fail(request, "the hook is busy: run more replicas", "busy")
+
+    def _caller(self, message: Msg) -> Caller | None:
+        """Return who asks; None for a request that would make this hook speak where it must not."""
+        try:
+            asking = caller(message.subject)
+            if asking.may_be_answered_on(message.reply):
+                return asking
+            problem = "its reply subject is not the caller's"
+        except InvalidMessage as error:
+            problem = str(error)
+        self.served.refused += 1
+        if count := self._throttle.passes("refused"):
+            subject, reply = message.subject[:200], message.reply[:200]
+            log.warning("request.refused", hook=self._name, subject=subject, reply=reply, problem=problem, count=count)
+        return None
+
+    def _join(self, first: _Request, reply: str) -> None:
+        self.served.joined += 1
+        if reply not in first.replies and len(first.replies) < MAX_REPLIES:
+            first.replies.append(reply)
+
+    def _run(self, request: _Request) -> None:
+        request.task = asyncio.get_running_loop().create_task(self._serve(request))
+        self._running.add(request.task)
+        request.task.add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        while self._waiting and len(self._running) < self._concurrency:
+            self._run(self._waiting.popleft())
+
+    # Answering.
+
+    async def _serve(self, request: _Request) -> None:
+        try:
+            context = read_request(request.body, request.caller)
+        except InvalidMessage as error:
+            self._fail(request, f"the request cannot be read: {error}", "invalid_request")
+            return
+        request.deadline = context.deadline_ms / 1000
+        left = request.deadline - time.time()
+        if left < -GRACE:
+            self.served.expired += 1
+            self._close(request)
+            return
+        limit = min(left, MAX_TIMEOUT_MS / 1000) + GRACE
+        timer = asyncio.get_running_loop().call_later(limit, self._expire, request, context)
+        try:
+            self._answer(request, await self._ask(context))
+        finally:
+            timer.cancel()
+
+    async def _ask(self, context: ToolHookContext) -> Decision:
+        try:
+            return await self._decide(context)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            self._log("hook.failed", context, exc_info=error)
+            return Decision.error(f"the hook raised {type(error).__name__}", reason_code="hook_error")
+
+    def _expire(self, request: _Request, context: ToolHookContext) -> None:
+        """Answer for a function that is too slow, whether or not it lets itself be cancelled."""
+        self._log("hook.timed_out", context)
+        self._fail(request, "the hook did not decide in time", "hook_timeout")
+        if request.task is not None:
+            request.task.cancel()
+
+    def _log(self, event: str, context: ToolHookContext, exc_info: BaseException | None = None) -> None:
+        about = {"tool": context.tool_name, "executor": context.executor_id, "call_id": context.call_id}
+        log.error(event, hook=self._name, exc_info=exc_info, **about)
+
+    def _fail(self, request: _Request, reason: str, code: str) -> None:
+        self._answer(request, Decision.error(reason, reason_code=code))
+
+    def _answer(self, request: _Request, decision: Decision) -> None:
+        """Answer a request unless it is answered already."""
+        if not request.replies:
+            return
+        self._close(request)
+        try:
+            given = self._send(request, decision)
+        except HookbusError as error:
+            self.served.lost += 1
+            log.warning("answer.lost", hook=self._name, executor=request.caller.executor_id, problem=str(error))
+        else:
+            self._count(request, given)
+        request.replies.clear()
+
+    def _close(self, request: _Request) -> None:
+        self._requests.pop(request.key, None)
+        if not self._requests:
+            self._idle.set()
+
+    def _send(self, request: _Request, decision: Decision) -> Decision:
+        """Publish the decision, or an error in its place if the bus cannot carry it; return what was published."""
+        try:
+            self._publish(request, decision)
+        except (PayloadTooLarge, InvalidMessage) as error:
+            log.error("answer.replaced", hook=self._name, executor=request.caller.executor_id, problem=str(error))  # noqa: TRY400
+            decision = Decision.error("the hook's answer is too large or cannot be encoded", reason_code="bad_answer")
+            self._publish(request, decision)
+        return decision
+
+    def _publish(self, request: _Request, decision: Decision) -> None:
+        body = answer_body(decision, request.digest)
+        for reply in request.replies:
+            self._connection.publish_nowait(reply, body)
+
+    def _count(self, request: _Request, decision: Decision) -> None:
+        self.served.answered += 1
+        self.served.denied += decision.decision is Verdict.DENY
+        self.served.errors += decision.decision is Verdict.ERROR
+        self.served.late += time.time() > request.deadline
+
+    def _on_disconnect(self) -> None:
+        if self._requests:
+            log.warning("hook.bus_lost", hook=self._name, in_progress=len(self._requests))
+
+    # Draining.
+
+    async def _leave(self) -> None:
+        try:
+            await self._subscription.drain()
+        except BusUnavailable as error:
+            log.warning("hook.drain_unconfirmed", hook=self._name, problem=str(error))
+
+    async def _wait_idle(self) -> None:
+        if self._requests:
+            self._idle.clear()
+        try:
+            async with asyncio.timeout(self._drain_timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("hook.drain_timed_out", hook=self._name, unanswered=len(self._requests))
+
+    def _give_up(self) -> None:
+        """Answer what is left with an error, and end its tasks."""
+        self._waiting.clear()
+        for request in list(self._requests.values()):
+            self._fail(request, "the hook is being stopped", "draining")
+        for task in self._running:
+            task.cancel()
+
+    async def _end_tasks(self) -> None:
+        if not self._running:
+            return
+        _, left = await asyncio.wait(self._running, timeout=CANCEL_TIMEOUT)
+        if left:
+            log.error(
+                "hook.abandoned", hook=self._name, calls=len(left), problem="they do not let themselves be cancelled"
+            )
+
+    async def _flush(self) -> None:
+        try:
+            await self._connection.flush()
+        except BusUnavailable as error:
+            log.warning("hook.drain_unconfirmed", hook=self._name, problem=str(error))
