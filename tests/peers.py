@@ -104,6 +104,7 @@ class FakeServer(Peer):
         self.greeting = greeting
         self.before_pong = before_pong
         self.first_answer = first_answer
+        self.next_answer = b"PONG\r\n"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Greet, then answer PING by PING; the first answer is the one of the handshake."""
@@ -114,7 +115,7 @@ class FakeServer(Peer):
             self.lines.append(line)
             if line == b"PING\r\n":
                 writer.write(answer)
-                answer = b"PONG\r\n"
+                answer = self.next_answer
 
     def send(self, data: bytes) -> None:
         """Send bytes to the client that came last."""

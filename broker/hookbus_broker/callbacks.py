@@ -13,12 +13,39 @@ log = structlog.get_logger()
 P = ParamSpec("P")
 
 
+COMPLAINT_INTERVAL = 10.0
+"""Seconds between two log lines about the same thing."""
+
+
+class Throttle:
+    """Lets one of each kind pass per `interval` seconds, and counts what it held back."""
+
+    def __init__(self, interval: float = COMPLAINT_INTERVAL, kinds: int = 1000) -> None:
+        """Take the interval in seconds and how many kinds are remembered: beyond that the oldest is forgotten."""
+        self._interval = interval
+        self._kinds = kinds
+        self._passed: dict[object, tuple[float, int]] = {}
+
+    def passes(self, kind: object) -> int:
+        """Return how many there were since the last that passed, this one included; 0 when it is held back."""
+        now = time.monotonic()
+        since, held = self._passed.pop(kind, (-self._interval, 0))
+        if now - since < self._interval:
+            self._passed[kind] = (since, held + 1)
+            return 0
+        if len(self._passed) >= self._kinds:
+            self._passed.pop(next(iter(self._passed)))
+        self._passed[kind] = (now, 0)
+        return held + 1
+
+
 class Callbacks(Generic[P]):
     """Functions to call when one thing happens: in the order of adding, each in isolation."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._functions: dict[int, Callable[P, object]] = {}
+        self._throttle = Throttle()
 
     def add(self, function: Callable[P, object]) -> Callable[[], None]:
         """Add a function; the function returned removes it again.
@@ -38,30 +65,9 @@ class Callbacks(Generic[P]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call each; what one raises is logged and keeps nobody from being called."""
-        for function in list(self._functions.values()):
+        for number, function in list(self._functions.items()):
             try:
                 function(*args, **kwargs)
             except (Exception, asyncio.CancelledError):  # a cancelled future's result() raises the latter
-                log.exception("bus.callback_failed", callback=repr(function))
-
-
-class Throttle:
-    """Lets one of each kind pass per `interval` seconds, and counts what it held back."""
-
-    def __init__(self, interval: float, kinds: int = 1000) -> None:
-        """Take the interval in seconds and how many kinds are remembered: beyond that the oldest is forgotten."""
-        self._interval = interval
-        self._kinds = kinds
-        self._passed: dict[object, tuple[float, int]] = {}
-
-    def passes(self, kind: object) -> int:
-        """Return how many there were since the last that passed, this one included; 0 when it is held back."""
-        now = time.monotonic()
-        since, held = self._passed.pop(kind, (-self._interval, 0))
-        if now - since < self._interval:
-            self._passed[kind] = (since, held + 1)
-            return 0
-        if len(self._passed) >= self._kinds:
-            self._passed.pop(next(iter(self._passed)))
-        self._passed[kind] = (now, 0)
-        return held + 1
+                if count := self._throttle.passes(number):
+                    log.exception("bus.callback_failed", callback=repr(function), count=count)

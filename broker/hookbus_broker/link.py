@@ -11,6 +11,7 @@ import structlog
 from nats import errors
 from nats.aio.client import PING_PROTO, Client, Srv
 from nats.protocol import command
+from nats.protocol.parser import Parser
 
 from hookbus_broker.callbacks import Callbacks, Throttle
 from hookbus_broker.faults import reason
@@ -24,9 +25,6 @@ log = structlog.get_logger()
 
 END_TIMEOUT = 1.0
 """Seconds that each step of ending a link may take: its tasks, its socket, a last round trip."""
-
-COMPLAINT_INTERVAL = 10.0
-"""Seconds between two log lines about the same slow subscription, refused subject or failing callback."""
 
 LAST_WORDS = 2.0
 """Seconds for which an error line of the server explains that the connection then ended."""
@@ -51,7 +49,7 @@ class Link(Client):
         self._refused: list[str] = []
         self._unsent = 0
         self._write_scheduled = False
-        self._throttle = Throttle(COMPLAINT_INTERVAL)
+        self._throttle = Throttle()
         self._publish_refused = Callbacks[[str]]()
 
     @property
@@ -70,12 +68,14 @@ class Link(Client):
         """Open a link: its subscriptions are in force and the server answers when this returns."""
         self._current_server = server
         self._lost.clear()
-        self._ps.reset()
+        self._ps = Parser(self)  # a reader of the last link that will not end keeps the old one
         await self._load_seed()
         await self._connect_to_server(server)
         await super()._process_connect_init()
         self._begin()  # with nothing awaited since nats-py set its status, so that nobody publishes before
         await self._ping()
+        if self._lost.is_set():  # in the very turn of the answer
+            raise self._unavailable()
 
     async def _load_seed(self) -> None:
         path = self._settings.credentials
@@ -129,9 +129,9 @@ class Link(Client):
             self._lose(error or errors.Error("a task of the connection was cancelled"))
 
     async def _read_loop(self) -> None:
-        transport = self._transport
+        transport, parser = self._transport, self._ps
         while transport is not None and (data := await transport.read(READ_BYTES)):
-            await self._ps.parse(data)
+            await parser.parse(data)
         raise errors.UnexpectedEOF
 
     async def _process_err(self, err_msg: str) -> None:
@@ -144,7 +144,8 @@ class Link(Client):
             self._refused = [*self._refused, error][-REFUSALS_KEPT:]
         else:
             self._server_error = (asyncio.get_running_loop().time(), error)
-        if count := self._throttle.passes(error):
+        kind = ".".join(error.split(".")[:3])  # the rest of a subject may be random, and each a new one
+        if count := self._throttle.passes(kind):
             log.warning("bus.server_refused", name=self._name, server=self.server, error=error, count=count)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:

@@ -1,6 +1,8 @@
 """Each way in which nats-py's client is known to be silently dead or closed for ever, and that ours is not."""
 
 import asyncio
+import itertools
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -82,6 +84,15 @@ async def test_callbacks_that_raise_do_not_stop_reconnecting(bus: Connection, ow
         "bus.reconnected",
         "bus.callback_failed",
     ]
+
+
+async def test_a_callback_that_blocks_the_loop_costs_no_connection(bus: Connection) -> None:
+    """While it blocks, pings go out of time; when it returns the connection is still up."""
+    await bus.subscribe_direct("a", lambda msg: threading.Event().wait(1.0))
+    bus.publish_nowait("a", b"")
+    await bus.barrier()
+    assert await works(bus)
+    assert bus.stats["reconnects"] == 0
 
 
 async def test_a_failing_message_callback_is_logged_and_the_next_is_called(bus: Connection) -> None:
@@ -222,11 +233,11 @@ async def test_a_refused_publish_is_told_with_its_subject(guarded: NatsServer) -
         connection.on_publish_refused(refused.append)
         connection.on_publish_refused(lambda subject: 1 / 0)
         with capture_logs() as logs:
-            for _ in range(10):
-                connection.publish_nowait("Secret.Place", b"")
+            for number in range(10):
+                connection.publish_nowait(f"Secret.Very.Place.{number}", b"")
             await connection.barrier()
-        assert refused == ["secret.place"] * 10
-        assert [entry["event"] for entry in logs].count("bus.server_refused") == 1
+        assert refused == [f"secret.very.place.{number}" for number in range(10)]
+        assert sorted(entry["event"] for entry in logs) == ["bus.callback_failed", "bus.server_refused"]
         assert connection.is_connected
 
 
@@ -354,6 +365,21 @@ async def test_without_its_supervisor_a_connection_is_closed_and_says_so(bus: Co
         bus.publish_nowait("a", b"")
     with pytest.raises(BusUnavailable):
         await bus.wait_connected()
+
+
+async def test_a_loss_in_the_turn_of_the_first_answer_is_a_loss() -> None:
+    """The server answers the handshake and in the same packet says nonsense: never up for good on a dead link."""
+    async with FakeServer() as server, await connect(quick(server.url), name="test") as connection:
+        calls: list[str] = []
+        connection.on_disconnect(lambda: calls.append("down"))
+        connection.on_reconnect(lambda: calls.append("up"))
+        server.next_answer = b"PONG\r\nNONSENSE\r\n"
+        server.cut()
+        await until(lambda: server.connections > 5)
+        server.next_answer = b"PONG\r\n"
+        await until(lambda: connection.is_connected and connection._reading_task is not None)
+        await connection.barrier()
+        assert all(one != other for one, other in itertools.pairwise(calls))
 
 
 async def test_two_triggers_are_one_reconnection(bus: Connection) -> None:
