@@ -5,6 +5,7 @@ import inspect
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, ParamSpec
 
 import structlog
@@ -15,6 +16,12 @@ P = ParamSpec("P")
 
 COMPLAINT_INTERVAL = 10.0
 """Seconds between two log lines about the same thing."""
+
+
+def say(write: Callable[..., object], event: str, **fields: object) -> None:
+    """Log, whatever becomes of it: a closed terminal must not end a connection."""
+    with suppress(Exception):
+        write(event, **fields)
 
 
 class Throttle:
@@ -68,6 +75,6 @@ class Callbacks(Generic[P]):
         for number, function in list(self._functions.items()):
             try:
                 function(*args, **kwargs)
-            except (Exception, asyncio.CancelledError):  # a cancelled future's result() raises the latter
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 - a cancelled future's result() raises the latter
                 if count := self._throttle.passes(number):
-                    log.exception("bus.callback_failed", callback=repr(function), count=count)
+                    say(log.exception, "bus.callback_failed", callback=repr(function), count=count)

@@ -13,7 +13,7 @@ from nats.aio.client import PING_PROTO, Client, Srv
 from nats.protocol import command
 from nats.protocol.parser import Parser
 
-from hookbus_broker.callbacks import Callbacks, Throttle
+from hookbus_broker.callbacks import Callbacks, Throttle, say
 from hookbus_broker.faults import reason
 from hookbus_broker.settings import BusSettings
 from hookbus_broker.tasks import end_tasks
@@ -146,7 +146,7 @@ class Link(Client):
             self._server_error = (asyncio.get_running_loop().time(), error)
         kind = ".".join(error.split(".")[:3])  # the rest of a subject may be random, and each a new one
         if count := self._throttle.passes(kind):
-            log.warning("bus.server_refused", name=self._name, server=self.server, error=error, count=count)
+            say(log.warning, "bus.server_refused", name=self._name, server=self.server, error=error, count=count)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Take what changed; forget servers of the cluster that it no longer names, else they are tried for ever."""
@@ -247,7 +247,7 @@ class Link(Client):
         self._drop_pending()
         if self._up:
             self._up = False
-            log.warning("bus.disconnected", name=self._name, server=self.server, reason=self._reason)
+            say(log.warning, "bus.disconnected", name=self._name, server=self.server, reason=self._reason)
             self._announce_down()
 
     def _why(self, error: BaseException) -> str:

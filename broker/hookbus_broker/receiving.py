@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.protocol import command
 
+from hookbus_broker.callbacks import say
 from hookbus_broker.direct import DirectSubscription
 from hookbus_broker.supervised import SupervisedLink
 from hookbus_broker.wire import is_interest, is_subject
@@ -108,6 +109,6 @@ class ReceivingLink(SupervisedLink):
             self.dropped_messages += 1
             if count := self._throttle.passes(error.sid):
                 subject = error.sub.subject
-                log.warning("bus.messages_dropped", name=self._name, subject=subject, count=count)
+                say(log.warning, "bus.messages_dropped", name=self._name, subject=subject, count=count)
         elif count := self._throttle.passes((type(error), str(error))):
-            log.error("bus.callback_failed", name=self._name, count=count, exc_info=error)
+            say(log.error, "bus.callback_failed", name=self._name, count=count, exc_info=error)

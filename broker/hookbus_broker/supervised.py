@@ -8,7 +8,7 @@ import structlog
 from nats import errors
 from nats.aio.client import Client
 
-from hookbus_broker.callbacks import Callbacks
+from hookbus_broker.callbacks import Callbacks, say
 from hookbus_broker.faults import unavailable
 from hookbus_broker.link import END_TIMEOUT, Link
 from hookbus_broker.settings import BusSettings
@@ -70,7 +70,7 @@ class SupervisedLink(Link):
         self._up = True
         self._went_up.set()
         self._went_down.clear()
-        log.info("bus.reconnected" if again else "bus.connected", name=self._name, server=self.server)
+        say(log.info, "bus.reconnected" if again else "bus.connected", name=self._name, server=self.server)
         if again:
             self.stats["reconnects"] += 1
             self._reconnected.call()
@@ -95,7 +95,7 @@ class SupervisedLink(Link):
         except Exception as error:  # noqa: BLE001 - an outage may have any form and any length
             self._reason = str(error)
             if count := self._throttle.passes(self._reason):
-                log.warning("bus.reconnect_failed", name=self._name, reason=self._reason, count=count)
+                say(log.warning, "bus.reconnect_failed", name=self._name, reason=self._reason, count=count)
             return False
         return True
 
@@ -159,7 +159,7 @@ class SupervisedLink(Link):
 
     def _tell_of_close(self, was_up: bool) -> None:
         if was_up or self._went_down.is_set():
-            log.info("bus.closed", name=self._name, server=self.server)
+            say(log.info, "bus.closed", name=self._name, server=self.server)
         if was_up:
             self._announce_down()
         self._went_down.set()

@@ -278,6 +278,23 @@ async def test_drain_lets_callbacks_finish_and_make_requests(bus_url: str, other
     assert connection.is_closed
 
 
+async def test_drain_does_not_wait_for_ever(bus_url: str) -> None:
+    """A callback that hangs is cancelled at the timeout."""
+    connection = await connect(BusSettings(url=bus_url), name="draining")
+    entered = asyncio.Event()
+
+    async def stuck(msg: Msg) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    await connection.subscribe("a", cb=stuck)
+    connection.publish_nowait("a", b"")
+    async with asyncio.timeout(5):
+        await entered.wait()
+        await connection.drain(timeout=0.05)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_close_delivers_what_was_published_before(bus_url: str, other: Connection) -> None:
     """A process may publish and close at once."""
     got: list[bytes] = []

@@ -2,11 +2,10 @@
 
 import asyncio
 import itertools
-import os
-import signal
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 
 import pytest
+import structlog
 from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
@@ -14,7 +13,7 @@ from hookbus_broker.connection import Connection, connect
 from hookbus_broker.settings import BusSettings
 from hookbus_broker.tasks import backoff
 from hookbus_schemas.errors import BusUnavailable
-from peers import INFO, FakeServer
+from peers import INFO, FakeServer, Proxy
 from support import NatsServer, until
 
 
@@ -62,17 +61,21 @@ async def test_what_was_pending_when_the_connection_was_lost_is_not_sent_later(b
     assert got == []
 
 
-async def test_whoever_waits_for_an_answer_is_told_of_the_loss(bus: Connection, own_server: NatsServer) -> None:
+async def test_whoever_waits_for_an_answer_is_told_of_the_loss(own_server: NatsServer) -> None:
     """Requests and barriers do not sit out their timeouts."""
-    await bus.subscribe_direct("silent", lambda msg: None)
-    await bus.barrier()
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        request = group.create_task(refused(bus.request("silent", b"", timeout=60)))
-        await until(lambda: bus._resp_map)
-        own_server.suspend()
-        barrier = group.create_task(refused(bus.barrier(timeout=60)))
-        await until(lambda: bus._pongs)
-        os.kill(own_server.pid, signal.SIGKILL)
+    async with (
+        Proxy(own_server.port) as proxy,
+        await connect(quick(proxy.url), name="test") as connection,
+        asyncio.timeout(5),
+        asyncio.TaskGroup() as group,
+    ):
+        await connection.subscribe_direct("silent", lambda msg: None)
+        await connection.barrier()
+        proxy.flowing.clear()
+        request = group.create_task(refused(connection.request("silent", b"", timeout=60)))
+        barrier = group.create_task(refused(connection.barrier(timeout=60)))
+        await until(lambda: connection._pongs and connection._resp_map)
+        proxy.cut()
     assert "is down" in request.result()
     assert "is down" in barrier.result()
 
@@ -151,6 +154,47 @@ async def test_the_states_are_logged(own_server: NatsServer) -> None:
         {"event": "bus.reconnected", "log_level": "info"} | where,
         {"event": "bus.closed", "log_level": "info"} | where,
     ]
+
+
+@pytest.fixture
+def broken_log() -> Iterator[None]:
+    """A log that cannot be written, as when the terminal is gone."""
+
+    def fail(*_: object) -> str:
+        raise BrokenPipeError
+
+    before = structlog.get_config()
+    structlog.configure(processors=[fail])
+    yield
+    structlog.configure(**before)
+
+
+async def test_a_log_that_cannot_be_written_stops_nothing(
+    broken_log: None, bus: Connection, own_server: NatsServer
+) -> None:
+    """The loss is told, the connection comes back."""
+    calls: list[str] = []
+    bus.on_disconnect(lambda: calls.append("down"))
+    bus.on_disconnect(lambda: 1 / 0)
+    bus.on_reconnect(lambda: calls.append("up"))
+    own_server.kill()
+    await bus.wait_disconnected()
+    with pytest.raises(BusUnavailable):
+        await bus.wait_connected(timeout=0.1)
+    own_server.start()
+    await bus.wait_connected()
+    assert calls == ["down", "up"]
+
+
+async def test_drain_without_a_server_just_closes(bus: Connection, own_server: NatsServer) -> None:
+    """There is nothing that could still come."""
+    await bus.subscribe_direct("a", print)
+    await bus.subscribe("b")
+    own_server.kill()
+    await bus.wait_disconnected()
+    async with asyncio.timeout(2):
+        await bus.drain()
+    assert bus.is_closed
 
 
 async def test_no_number_of_failed_tries_ends_the_trying() -> None:
