@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error
 
 from hookbus_broker import BusSettings, Connection, connect, ensure_streams
 from hookbus_schemas import (
@@ -74,6 +75,16 @@ class Asker:
         async with asyncio.timeout(5):
             return decode(Decision, await (await self.send(encode(context or self.context(**fields)))))
 
+    async def ask_until_answered(self) -> Decision:
+        """Send the same request again and again until somebody answers."""
+        body, reply = encode(self.context()), self.new_reply()
+        answer = await self.send(body, reply)
+        async with asyncio.timeout(5):
+            while not answer.done():
+                await self.send(body, reply)
+                await self.barrier()
+            return decode(Decision, await answer)
+
 
 class Bus:
     """One test's bus: connections to serve on, executors that ask, events to record."""
@@ -114,6 +125,15 @@ class Bus:
             make = subjects.after if isinstance(event, ToolAfterEvent) else subjects.denied
             subject = make(context.executor_id, context.tool_name)
             await connection.jetstream().publish(subject, encode(event), headers={"Nats-Msg-Id": event.event_id})
+
+    async def record_when_ready(self, connection: Connection, event: Event) -> None:
+        """Put an event into the stream as soon as a server that was started again has it."""
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    return await self.record(connection, event)
+                except Error:
+                    await connection.barrier()
 
 
 def make_event(number: int, outcome: Outcome = Outcome.COMPLETED, **context: object) -> Event:

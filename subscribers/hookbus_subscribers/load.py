@@ -88,8 +88,8 @@ def _made(target: str, found: object) -> Hook:
     if isinstance(found, type) and issubclass(found, _KINDS):
         found = _instance(target, found)
     if not isinstance(found, _KINDS):
-        kind = "a function: decorate it with @hook" if inspect.isroutine(found) else f"a {type(found).__name__}"
-        raise ConfigError(f"{target} is no hook but {kind}")
+        fix = ': decorate it with @hook("name")' if inspect.isroutine(found) else ""
+        raise ConfigError(f"{target} is no hook but of type {type(found).__name__}{fix}")
     check_name(getattr(found, "name", None))
     return found
 

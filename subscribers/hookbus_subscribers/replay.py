@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -45,7 +45,7 @@ class StoredEvent:
 
 async def read_events(
     connection: Connection, *, since: float | None = None, start_sequence: int | None = None, follow: bool = False
-) -> AsyncIterator[StoredEvent]:
+) -> AsyncGenerator[StoredEvent, None]:
     """Yield the stored events in the order of the stream, without a gap, also across a loss of the bus.
 
     What the stream holds but is no event is skipped and logged. Use `contextlib.aclosing` when you stop early.

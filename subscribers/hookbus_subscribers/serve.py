@@ -133,11 +133,13 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def on_signal(number: signal.Signals) -> None:
-        log.info("subscriber.stopping", signal=number.name)
-        stop.set()
         for each in SIGNALS:
             loop.remove_signal_handler(each)
             signal.signal(each, signal.SIG_DFL)
+        if stop.is_set():
+            signal.raise_signal(number)  # the second came before the first was looked at
+        log.info("subscriber.stopping", signal=number.name)
+        stop.set()
 
     for number in SIGNALS:
         loop.add_signal_handler(number, on_signal, number)

@@ -1,0 +1,175 @@
+"""Reading what was recorded."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, aclosing
+
+import pytest
+from structlog.testing import capture_logs
+
+from hookbus_broker import Connection
+from hookbus_schemas import BusUnavailable, ConfigError, Outcome
+from hookbus_subscribers import JetStreamRefusal, StoredEvent, read_events
+from hookbus_subscribers import replay as replay_module
+from hooking import Bus, make_event
+from support import NatsServer, until
+
+
+async def read(connection: Connection, *, since: float | None = None, start_sequence: int | None = None) -> list[int]:
+    """Return the sequences of what is read to the end."""
+    async with asyncio.timeout(5):
+        reading = read_events(connection, since=since, start_sequence=start_sequence)
+        return [stored.sequence async for stored in reading]
+
+
+async def test_all_events_are_read_in_their_order_and_once(bus: Bus) -> None:
+    """Denied calls among them, then the reading ends by itself."""
+    connection = await bus.streams()
+    events = [make_event(number, Outcome.DENIED if number % 5 else Outcome.COMPLETED) for number in range(50)]
+    await bus.record(connection, *events)
+    async with asyncio.timeout(5):
+        stored = [each async for each in read_events(connection)]
+    assert stored == [StoredEvent(number, event) for number, event in enumerate(events, start=1)]
+
+
+async def test_more_events_than_are_read_ahead_come_all(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pulls overlap without a gap."""
+    monkeypatch.setattr(replay_module, "BUFFER", 4)
+    connection = await bus.streams()
+    await bus.record(connection, *(make_event(number) for number in range(101)))
+    assert await read(connection) == list(range(1, 102))
+
+
+async def test_an_empty_stream_ends_at_once(bus: Bus) -> None:
+    """There is nothing to wait for."""
+    assert await read(await bus.streams()) == []
+
+
+async def test_reading_begins_where_it_is_told(bus: Bus) -> None:
+    """By place, or by the server's time."""
+    connection = await bus.streams()
+    await bus.record(connection, *(make_event(number) for number in range(3)))
+    stored = await connection.jetstream().get_msg("TOOL_EVENTS", 3)
+    assert stored.time
+    assert await read(connection, start_sequence=2) == [2, 3]
+    assert await read(connection, start_sequence=4) == []
+    assert await read(connection, start_sequence=0) == [1, 2, 3]
+    assert await read(connection, since=0.0) == [1, 2, 3]
+    assert await read(connection, since=stored.time.timestamp()) == [3]
+    assert await read(connection, since=time.time() + 60) == []
+
+
+async def test_what_is_recorded_meanwhile_is_not_waited_for(bus: Bus) -> None:
+    """A reading that does not follow ends with what was the last when it began."""
+    connection = await bus.streams()
+    await bus.record(connection, make_event(0), make_event(1))
+    sequences = []
+    async with asyncio.timeout(5):
+        async for stored in read_events(connection):
+            sequences.append(stored.sequence)
+            await bus.record(connection, make_event(len(sequences) + 1))
+    assert sequences == [1, 2]
+
+
+async def test_following_goes_on_with_what_comes(bus: Bus) -> None:
+    """Until the reader has enough; then the server keeps no consumer."""
+    connection = await bus.streams()
+    await bus.record(connection, make_event(0))
+    sequences = []
+    async with asyncio.timeout(5), aclosing(read_events(connection, follow=True)) as reading:
+        async for stored in reading:
+            sequences.append(stored.sequence)
+            if len(sequences) == 5:
+                break
+            await bus.record(connection, make_event(len(sequences)))
+    assert sequences == [1, 2, 3, 4, 5]
+    assert await connection.jetstream().consumers_info("TOOL_EVENTS") == []
+
+
+async def test_following_survives_the_death_of_the_server(own_server: NatsServer) -> None:
+    """Without a gap and without a double."""
+    async with AsyncExitStack() as stack:
+        bus = Bus(own_server.url, stack)
+        connection, sequences = await bus.streams(), list[int]()
+
+        async def follow() -> None:
+            async for stored in read_events(connection, follow=True):
+                sequences.append(stored.sequence)
+
+        await bus.record(connection, make_event(0), make_event(1))
+        following = asyncio.create_task(follow())
+        await until(lambda: sequences == [1, 2])
+        own_server.kill()
+        await connection.wait_disconnected()
+        own_server.start()
+        await connection.wait_connected()
+        await bus.record_when_ready(connection, make_event(2))
+        await until(lambda: len(sequences) > 2)
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+    assert sequences == [1, 2, 3]
+
+
+async def test_a_reading_whose_consumer_is_removed_goes_on(bus: Bus) -> None:
+    """As after a long pause of the reader, when the server has forgotten it."""
+    connection, sequences = await bus.streams(), []
+    await bus.record(connection, make_event(0))
+    async with asyncio.timeout(5), aclosing(read_events(connection, follow=True)) as reading:
+        async for stored in reading:
+            sequences.append(stored.sequence)
+            if len(sequences) == 2:
+                break
+            for consumer in await connection.jetstream().consumers_info("TOOL_EVENTS"):
+                await connection.jetstream().delete_consumer("TOOL_EVENTS", consumer.name)
+            await bus.record(connection, make_event(1))
+    assert sequences == [1, 2]
+
+
+async def test_a_lost_delivery_is_noticed_and_read_again(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gap in the consumer's own sequence means that something was dropped on the way."""
+    connection = await bus.streams()
+    await bus.record(connection, *(make_event(number) for number in range(6)))
+    take, dropped = replay_module._Reading._take, list[object]()
+
+    def lose_one(reading: object, message: object) -> None:
+        if len(dropped) < 1 and ".3." in message.reply.partition("read-")[2]:  # type: ignore[attr-defined]
+            dropped.append(message)
+            return
+        take(reading, message)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(replay_module._Reading, "_take", lose_one)
+    assert await read(connection) == [1, 2, 3, 4, 5, 6]
+    assert len(dropped) == 1
+
+
+async def test_what_is_no_event_is_skipped_and_said_so(bus: Bus) -> None:
+    """Also when it is the last."""
+    connection = await bus.streams()
+    await bus.record(connection, make_event(0))
+    await connection.jetstream().publish("tool.after.e1.t", b"\xc1garbage")
+    with capture_logs() as logs:
+        assert await read(connection) == [1]
+    assert [entry["sequence"] for entry in logs if entry["event"] == "event.unreadable"] == [2]
+
+
+async def test_a_stream_that_is_not_there_is_said_so(bus: Bus) -> None:
+    """At once."""
+    with pytest.raises(JetStreamRefusal, match="stream not found") as raised:
+        await read(await bus.connection())
+    assert raised.value.code == 404
+
+
+async def test_a_bus_that_is_gone_is_said_so(bus: Bus) -> None:
+    """At once."""
+    connection = await bus.connection()
+    await connection.close()
+    with pytest.raises(BusUnavailable):
+        await read(connection)
+
+
+@pytest.mark.parametrize(("since", "sequence"), [(1.0, 1), (float("nan"), None), (1e20, None)])
+async def test_a_start_that_cannot_mean_anything_is_refused(bus: Bus, since: float, sequence: int | None) -> None:
+    """Before the bus is asked."""
+    with pytest.raises(ConfigError, match="since"):
+        await read(await bus.connection(), since=since, start_sequence=sequence)
