@@ -45,7 +45,7 @@ class Link(Client):
         self._closing = False
         self._lost = asyncio.Event()
         self._reason = "not connected yet"
-        self._server_error = (-LAST_WORDS, "")
+        self._server_error = (0.0, "")
         self._refused: list[str] = []
         self._unsent = 0
         self._write_scheduled = False
@@ -67,6 +67,7 @@ class Link(Client):
     async def _open_to(self, server: Srv) -> None:
         """Open a link: its subscriptions are in force and the server answers when this returns."""
         self._current_server = server
+        self._server_error = (0.0, "")
         self._lost.clear()
         self._ps = Parser(self)  # a reader of the last link that will not end keeps the old one
         await self._load_seed()
@@ -74,7 +75,7 @@ class Link(Client):
         await super()._process_connect_init()
         self._begin()  # with nothing awaited since nats-py set its status, so that nobody publishes before
         await self._ping()
-        if self._lost.is_set():  # in the very turn of the answer
+        if self._lost.is_set() or self._closing:  # in the very turn of the answer
             raise self._unavailable()
 
     async def _load_seed(self) -> None:

@@ -32,9 +32,19 @@ class BusTransport(TcpTransport):
         self, uri: str | ParseResult, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: float
     ) -> None:
         """Go on encrypted, within `connect_timeout` seconds."""
-        await super().connect_tls(uri, ssl_context, buffer_size, connect_timeout)  # type: ignore[arg-type]  # or a float
-        if self._io_writer is not None:
-            self._io_writer.transport.set_write_buffer_limits(high=0)
+        if self._io_writer is None:
+            raise ConnectionError("TLS needs an open connection")
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=buffer_size)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        host = uri if isinstance(uri, str) else uri.hostname
+        async with asyncio.timeout(connect_timeout):
+            tls = await loop.start_tls(self._io_writer.transport, protocol, ssl_context, server_hostname=host)
+        if tls is None:
+            raise ConnectionResetError("the connection ended during the TLS handshake")
+        protocol.connection_made(tls)  # nats-py leaves it out, and with it all limits on what is read ahead
+        self._io_reader, self._io_writer = reader, asyncio.StreamWriter(tls, protocol, reader, loop)
+        tls.set_write_buffer_limits(high=0)
 
     def _tune(self, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=0)  # so `wait_sent` waits for all of it

@@ -194,8 +194,10 @@ def tls_server(certificate: Path) -> Iterator[NatsServer]:
 
 
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
-async def test_tls_with_the_right_authority_works(tls_server: NatsServer, certificate: Path, scheme: str) -> None:
-    """Also when large messages fill the socket; it comes back after a restart."""
+async def test_tls_with_the_right_authority_works(
+    tls_server: NatsServer, certificate: Path, scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when large messages fill the socket; it comes back after a restart, and asyncio has nothing to say."""
     url = tls_server.url.replace("nats", scheme)
     settings = BusSettings(url=url, tls_ca=certificate / "cert.pem", reconnect_wait=0.01, pending_bytes=200_000)
     async with await connect(settings, name="test") as connection:
@@ -210,6 +212,7 @@ async def test_tls_with_the_right_authority_works(tls_server: NatsServer, certif
         tls_server.start()
         await connection.wait_connected()
         await connection.barrier()
+    assert caplog.records == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
