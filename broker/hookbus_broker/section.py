@@ -96,7 +96,7 @@ class Section(BaseSettings):
         """
         from_file = _table(_path(config), cls.table)
         from_environment = _environment(cls)
-        names = {field: f"{cls.table}.{field}" for field in (*from_file, *overrides)}
+        names = {"": cls.table} | {field: f"{cls.table}.{field}" for field in (*from_file, *overrides)}
         names |= {field: variable(cls, field) for field in from_environment if field not in overrides}
         try:
             return cls(**(from_file | from_environment | overrides))
