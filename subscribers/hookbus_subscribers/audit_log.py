@@ -14,7 +14,12 @@ class AuditLog(ToolHookWithContext):
 
     async def before_execute(self, context: ToolHookContext) -> bool:
         """Log who is about to run which tool."""
-        log.info("tool_call.requested", **_about(context), arguments_length=len(context.arguments_json))
+        log.info(
+            "tool_call.requested",
+            **_about(context),
+            arguments_length=len(context.arguments_json),
+            dry_run=context.dry_run,
+        )
         return True
 
     async def after_execute(self, context: ToolHookContext, result: str, duration: float, failed: bool) -> None:

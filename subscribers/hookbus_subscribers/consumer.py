@@ -25,6 +25,7 @@ from hookbus_schemas import (
     subjects,
 )
 from hookbus_subscribers.delivery import ACK, IN_PROGRESS, NAK, TERM, Delivery, delivery
+from hookbus_subscribers.isolation import FAILURES, is_cancellation
 from hookbus_subscribers.pull import Pull, nanoseconds, request
 
 log = structlog.get_logger()
@@ -191,6 +192,9 @@ class Consumer:
                 problem = await self._pull()
             except HookbusError as error:
                 problem = str(error)
+            except Exception as error:
+                problem = type(error).__name__
+                log.exception("consumer.failed", consumer=self._durable)
             if count := self._throttle.passes(problem):
                 log.warning("consumer.interrupted", consumer=self._durable, problem=problem, count=count)
             if loop.time() - began > RETRY_WAIT_MAX:
@@ -253,13 +257,15 @@ class Consumer:
         try:
             async with asyncio.timeout(self._handler_timeout):
                 await self._handler(event)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the event comes again
+        except FAILURES as error:  # whatever a handler raises, the event comes again
+            if is_cancellation(error):
+                raise
             self._fail(taken, event, error)
         else:
             self.consumed.handled += 1
             self._settle(taken, ACK)
 
-    def _fail(self, taken: _Taken, event: Event, error: Exception) -> None:
+    def _fail(self, taken: _Taken, event: Event, error: BaseException) -> None:
         about = {"consumer": self._durable, "event_id": event.event_id, "attempts": taken.delivery.attempts}
         if taken.delivery.attempts >= self._max_deliver:
             self.consumed.terminated += 1

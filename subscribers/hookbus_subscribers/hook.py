@@ -104,7 +104,10 @@ def _parameters(name: str, function: object) -> int:
     """Return how many arguments the function takes: 1 for the context, 2 for tool and arguments."""
     if not callable(function) or isinstance(function, type):
         raise ConfigError(f"hook {name}: {function!r:.80} is not a function")
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise ConfigError(f"hook {name}: {function!r:.80} does not say what it takes: wrap it in a function") from None
     for count in (1, 2):
         try:
             signature.bind(*range(count))

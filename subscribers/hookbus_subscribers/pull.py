@@ -132,9 +132,9 @@ class Pull:
         if message.headers and (code := status(message)):
             self._on_status(code, message.headers)
             return
+        self._on_message(message)  # first: a message that cannot be taken is not held
         self._out = max(0, self._out - 1)
         self._held += 1
-        self._on_message(message)
         self._ask()
 
     def _on_status(self, code: str, headers: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 from hookbus_broker import TOOL_EVENTS, Connection
 from hookbus_broker.tasks import backoff, end_tasks
 from hookbus_schemas import (
+    BusUnavailable,
     ConfigError,
     HookbusError,
     InvalidMessage,
@@ -21,7 +22,7 @@ from hookbus_schemas import (
     decode_event,
 )
 from hookbus_subscribers.delivery import Delivery, delivery
-from hookbus_subscribers.pull import Pull, nanoseconds, request
+from hookbus_subscribers.pull import JetStreamRefusal, Pull, nanoseconds, request
 
 log = structlog.get_logger()
 
@@ -107,13 +108,18 @@ async def _open(connection: Connection, start: dict[str, object], *, patient: bo
             await connection.wait_connected()
             await reading.open(start)
         except HookbusError as error:
-            if connection.is_closed or (not patient and loop.time() > give_up_at):
+            if not _may_pass(error) or connection.is_closed or (not patient and loop.time() > give_up_at):
                 raise
             log.warning("events.interrupted", problem=str(error))
             await asyncio.sleep(wait)
         else:
             return reading
     raise AssertionError("backoff never ends")
+
+
+def _may_pass(error: HookbusError) -> bool:
+    """Tell whether waiting may help: a server that starts, not one that says no."""
+    return isinstance(error, BusUnavailable) or (isinstance(error, JetStreamRefusal) and error.code >= 500)
 
 
 def _event(message: Msg, place: Delivery) -> ToolAfterEvent | ToolDeniedEvent | None:

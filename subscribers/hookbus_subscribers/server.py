@@ -32,6 +32,7 @@ from hookbus_schemas.registration import MAX_TIMEOUT_MS
 from hookbus_schemas.threads import Threads
 from hookbus_subscribers.asked import Caller, answer_body, caller, read_request
 from hookbus_subscribers.hook import check_name
+from hookbus_subscribers.isolation import FAILURES, is_cancellation
 
 log = structlog.get_logger()
 
@@ -40,6 +41,9 @@ GRACE = 1.0
 
 MAX_REPLIES = 8
 """Reply subjects on which one answer is given; a request is sent twice at most, by whoever plays by the rules."""
+
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""Bytes of requests beyond which no more may wait, whoever sends them."""
 
 CANCEL_TIMEOUT = 1.0
 """Seconds that a cancelled hook function has to end."""
@@ -137,6 +141,7 @@ class HookServer:
         self._decide = decider(hook, Threads(concurrency))
         self._requests: dict[tuple[str, str], _Request] = {}
         self._waiting: deque[_Request] = deque()
+        self._waiting_bytes = 0
         self._running: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -195,9 +200,10 @@ class HookServer:
         elif len(self._running) < self._concurrency:
             self._requests[request.key] = request
             self._run(request)
-        elif len(self._waiting) < self._places_to_wait:
+        elif len(self._waiting) < self._places_to_wait and self._waiting_bytes < MAX_WAITING_BYTES:
             self._requests[request.key] = request
             self._waiting.append(request)
+            self._waiting_bytes += len(request.body)
         else:
             self.served.busy += 1
             self._fail(request, "the hook is busy: run more replicas", "busy")
@@ -230,7 +236,9 @@ class HookServer:
     def _on_end(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         while self._waiting and len(self._running) < self._concurrency:
-            self._run(self._waiting.popleft())
+            request = self._waiting.popleft()
+            self._waiting_bytes -= len(request.body)
+            self._run(request)
 
     # Answering.
 
@@ -256,9 +264,8 @@ class HookServer:
     async def _ask(self, context: ToolHookContext) -> Decision:
         try:
             return await self._decide(context)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        except FAILURES as error:
+            if is_cancellation(error):
                 raise
             self._log("hook.failed", context, exc_info=error)
             return Decision.error(f"the hook raised {type(error).__name__}", reason_code="hook_error")

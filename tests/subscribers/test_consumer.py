@@ -152,6 +152,34 @@ async def test_a_handler_that_hangs_is_ended_and_its_event_comes_again(bus: Bus)
         await until(lambda: consumer.consumed == Consumed(handled=1, failed=1, redelivered=1))
 
 
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), StopAsyncIteration()])
+async def test_whatever_a_handler_raises_the_consumer_lives_on(bus: Bus, error: BaseException) -> None:
+    """It counts as a failure like any other."""
+    operator, errors = await bus.streams(), [error]
+
+    async def handle(event: Event) -> None:
+        if errors:
+            raise errors.pop()
+
+    async with Consumer(await bus.connection(), "audit", handle, retry_delay=0.01) as consumer:
+        await bus.record(operator, make_event(0))
+        await until(lambda: consumer.consumed == Consumed(handled=1, failed=1, redelivered=1))
+
+
+async def test_what_is_no_delivery_takes_no_place(bus: Bus) -> None:
+    """Somebody who may publish to an inbox cannot stop the consumer."""
+    operator, seen = await bus.streams(), Seen()
+    connection = await bus.connection()
+    async with Consumer(connection, "audit", seen, max_in_flight=2):
+        await bus.record(operator, make_event(0))
+        await until(lambda: seen.ids)
+        (inbox,) = {sub.subject for sub in connection._subs.values() if sub.subject.endswith(".*")}
+        for _ in range(5):
+            await operator.publish(inbox.replace("*", "0"), b"forged")
+        await bus.record(operator, *(make_event(number) for number in range(1, 6)))
+        await until(lambda: len(seen.ids) == 6)
+
+
 async def test_what_waits_here_does_not_come_twice(bus: Bus) -> None:
     """The server is told that a slow handler is still at it."""
     operator, gate, seen = await bus.streams(), asyncio.Event(), Seen()

@@ -101,6 +101,7 @@ def test_globs_that_cannot_mean_anything_are_refused_at_once(tools: list[str]) -
         pytest.param(lambda: True, id="none"),
         pytest.param(lambda a, b, c: True, id="three"),
         pytest.param(int, id="class"),
+        pytest.param(min, id="without a signature"),
     ],
 )
 def test_a_function_with_other_parameters_is_refused_at_once(function: Callable[..., bool]) -> None:

@@ -87,7 +87,7 @@ async def test_the_audit_log_writes_lengths_and_never_contents() -> None:
         await audit.after_execute(CALL, "oh", 0.25, failed=True)
     after = {"log_level": "info", "event": "tool_call.completed", "duration_ms": 1500.0, "result_length": 6}
     assert logs == [
-        ABOUT | {"log_level": "info", "event": "tool_call.requested", "arguments_length": 20},
+        ABOUT | {"log_level": "info", "event": "tool_call.requested", "arguments_length": 20, "dry_run": False},
         ABOUT | after,
         ABOUT | {"log_level": "warning", "event": "tool_call.failed", "duration_ms": 250.0, "result_length": 2},
     ]

@@ -176,6 +176,20 @@ async def test_a_request_beyond_those_that_may_wait_is_told_so_at_once(bus: Bus)
     assert server.served == Served(answered=4, errors=1, busy=1)
 
 
+async def test_large_requests_do_not_fill_the_memory(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is bounded in bytes too."""
+    monkeypatch.setattr("hookbus_subscribers.server.MAX_WAITING_BYTES", 1000)
+    asker, gate = await bus.asker("h"), Gate()
+    async with HookServer(Asked(gate), await bus.connection(), concurrency=1) as server:
+        taken = [await asker.send(encode(asker.context(session_id="x" * 2000))) for _ in range(2)]
+        assert (await asker.ask()).reason_code == "busy"
+        gate.open.set()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*taken)
+        assert (await asker.ask()).decision is Verdict.ALLOW
+    assert server._waiting_bytes == 0
+
+
 async def test_an_exception_becomes_an_error_without_its_words(bus: Bus) -> None:
     """Its words may hold secrets: they go to the hook's own log, with the traceback."""
 
