@@ -80,7 +80,7 @@ class StateFolder:
         The server inherits it: the folder is free only when owner and server are both gone, so that no two servers
         ever write to one store. (The library ``filelock`` would not give out the descriptor to inherit.)
         """
-        lock = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = _open_lock(self.path / "server.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -110,6 +110,15 @@ class StateFolder:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
         temporary.replace(self.path / name)
+
+
+def _open_lock(path: Path) -> int:
+    """Open the file as a descriptor of two digits: the guard's shell uses those of one digit itself."""
+    low = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(low)
 
 
 async def answers(record: Record) -> bool:

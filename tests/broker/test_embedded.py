@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from children import Child, alive
 from hookbus_broker import BusSettings, Entry, connect, embedded, find_running, open_bus, put, read_bucket
 from hookbus_broker.process import find_server
+from hookbus_broker.state import StateFolder
 from hookbus_broker.streams import ensure_streams
 from hookbus_schemas import BusUnavailable, ConfigError
 from support import NatsServer, until
@@ -73,6 +75,7 @@ async def test_others_on_the_machine_cannot_read_its_files(settings: BusSettings
             assert stat.S_IMODE((settings.state_dir / name).stat().st_mode) & 0o077 == 0, name
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
 async def test_it_listens_on_loopback_alone(settings: BusSettings) -> None:
     """Nobody else on the network gets as far as the password."""
     async with asyncio.timeout(10), embedded(settings) as server:
@@ -184,6 +187,19 @@ async def test_it_does_not_outlive_an_owner_that_is_killed(settings: BusSettings
         assert alive(pid)
         await child.end(how)
         await _ended(pid)
+
+
+async def test_the_folder_is_not_free_before_the_server_of_a_killed_owner_has_ended(settings: BusSettings) -> None:
+    """Two servers that write to one store would ruin it."""
+    async with Child(OWNER, str(settings.state_dir)) as child:
+        pid = int((await child.line()).split()[0])
+        os.kill(pid, signal.SIGSTOP)
+        await child.end(signal.SIGKILL)
+        assert StateFolder(settings.state_dir).try_lock() is None
+        os.kill(pid, signal.SIGCONT)
+        await _ended(pid)
+        async with asyncio.timeout(10), embedded(settings) as server:
+            assert server.owned
 
 
 async def test_ctrl_c_lets_the_owner_drain_before_the_server_ends(settings: BusSettings) -> None:
