@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import nats
@@ -11,11 +12,13 @@ from nats.errors import Error
 
 from hookbus_broker import BusSettings, Connection, connect, ensure_streams
 from hookbus_schemas import (
+    Answer,
     Decision,
     Outcome,
     ToolAfterEvent,
     ToolDeniedEvent,
     ToolHookContext,
+    ToolHookWithContext,
     decode,
     encode,
     subjects,
@@ -134,6 +137,41 @@ class Bus:
                     return await self.record(connection, event)
                 except Error:
                     await connection.barrier()
+
+
+Decider = Callable[[ToolHookContext], Awaitable[Answer]]
+
+
+class Asked(ToolHookWithContext):
+    """A hook that does what a test says, and keeps what it was asked."""
+
+    def __init__(self, decide: Decider | None = None, name: str = "h") -> None:
+        self.name = name
+        self.calls: list[ToolHookContext] = []
+        self._decide = decide
+
+    async def before_execute(self, context: ToolHookContext) -> Answer:
+        """Remember the call and decide."""
+        self.calls.append(context)
+        return await self._decide(context) if self._decide else True
+
+
+class Gate:
+    """A decision that waits until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.cancelled = 0
+
+    async def __call__(self, context: ToolHookContext) -> Answer:
+        """Wait, unless the tool is a quick one."""
+        if context.tool_name != "quick":
+            try:
+                await self.open.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        return True
 
 
 def make_event(number: int, outcome: Outcome = Outcome.COMPLETED, **context: object) -> Event:

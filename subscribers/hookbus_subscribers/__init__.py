@@ -9,15 +9,17 @@ from hookbus_schemas import (
     ToolHookContext,
     ToolHookWithContext,
 )
+from hookbus_subscribers.answers import Served
 from hookbus_subscribers.audit_log import AuditLog
 from hookbus_subscribers.builtin import BUILT_IN, BuiltIn
-from hookbus_subscribers.consumer import Consumed, Consumer, consume
+from hookbus_subscribers.consumer import Consumer, consume
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
 from hookbus_subscribers.pull import JetStreamRefusal
 from hookbus_subscribers.replay import StoredEvent, read_events
 from hookbus_subscribers.serve import serve
-from hookbus_subscribers.server import HookServer, Served
+from hookbus_subscribers.server import HookServer
+from hookbus_subscribers.taken import Consumed
 
 __all__ = [
     "BUILT_IN",

@@ -1,10 +1,8 @@
 """Following events with a durable consumer: at least once, where the last process stopped. Below it is `pull`."""
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -24,9 +22,10 @@ from hookbus_schemas import (
     decode_event,
     subjects,
 )
-from hookbus_subscribers.delivery import ACK, IN_PROGRESS, NAK, TERM, Delivery, delivery
+from hookbus_subscribers.delivery import delivery
 from hookbus_subscribers.isolation import FAILURES, is_cancellation
 from hookbus_subscribers.pull import Pull, nanoseconds, request
+from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Taken, nak_after
 
 log = structlog.get_logger()
 
@@ -53,34 +52,6 @@ def durable_name(hook: str) -> str:
     if len(name) > MAX_CONSUMER_NAME:
         raise ConfigError(f"hook {hook[:40]!r}... has too long a name to be told of calls: shorten it")
     return name
-
-
-@dataclass(slots=True)
-class Consumed:
-    """What a consumer has done since it started; each a number of events.
-
-    Attributes:
-        handled: acknowledged.
-        failed: given back, since the handler raised or was too slow; they come again.
-        terminated: given up, since the handler failed `max_deliver` times.
-        unreadable: given up, since they are no event.
-        redelivered: of all, deliveries that were not the first.
-    """
-
-    handled: int = 0
-    failed: int = 0
-    terminated: int = 0
-    unreadable: int = 0
-    redelivered: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Taken:
-    """One delivered event, from its delivery to its acknowledgement."""
-
-    message: Msg
-    delivery: Delivery
-    pull: Pull
 
 
 class Consumer:
@@ -142,8 +113,8 @@ class Consumer:
         self._handler_timeout = handler_timeout
         self._ack_wait = ack_wait
         self._drain_timeout = drain_timeout
-        self._waiting: deque[_Taken] = deque()
-        self._held: dict[_Taken, None] = {}
+        self._waiting: deque[Taken] = deque()
+        self._held: dict[Taken, None] = {}
         self._work = asyncio.Semaphore(0)
         self._throttle = Throttle(LOG_INTERVAL)
 
@@ -233,7 +204,7 @@ class Consumer:
     # Handling.
 
     def _take(self, message: Msg, pull: Pull) -> None:
-        taken = _Taken(message, delivery(message.reply), pull)
+        taken = Taken(self._connection, message, delivery(message.reply), pull)
         self.consumed.redelivered += taken.delivery.attempts > 1
         self._held[taken] = None
         self._waiting.append(taken)
@@ -246,7 +217,7 @@ class Consumer:
                 return
             await self._handle(self._waiting.popleft())
 
-    async def _handle(self, taken: _Taken) -> None:
+    async def _handle(self, taken: Taken) -> None:
         try:
             event = decode_event(taken.message.data)
         except InvalidMessage as error:
@@ -265,7 +236,7 @@ class Consumer:
             self.consumed.handled += 1
             self._settle(taken, ACK)
 
-    def _fail(self, taken: _Taken, event: Event, error: BaseException) -> None:
+    def _fail(self, taken: Taken, event: Event, error: BaseException) -> None:
         about = {"consumer": self._durable, "event_id": event.event_id, "attempts": taken.delivery.attempts}
         if taken.delivery.attempts >= self._max_deliver:
             self.consumed.terminated += 1
@@ -273,31 +244,24 @@ class Consumer:
             log.error("event.given_up", sequence=taken.delivery.sequence, exc_info=error, **about)
         else:
             self.consumed.failed += 1
-            self._settle(taken, NAK + json.dumps({"delay": nanoseconds(self._retry_delay)}).encode())
+            self._settle(taken, nak_after(self._retry_delay))
             log.warning("event.failed", retry_after_s=self._retry_delay, exc_info=error, **about)
 
-    def _settle(self, taken: _Taken, answer: bytes) -> None:
+    def _settle(self, taken: Taken, answer: bytes) -> None:
         del self._held[taken]
         taken.pull.release()
-        self._say(taken, answer)
-
-    def _say(self, taken: _Taken, answer: bytes) -> bool:
-        try:
-            self._connection.publish_nowait(taken.message.reply, answer)
-        except BusUnavailable:
-            return False  # it comes again
-        return True
+        taken.say(answer)
 
     async def _keep_alive(self) -> None:
         """Tell the server now and then that what waits here is not lost, so that it does not come twice."""
         while True:
             await asyncio.sleep(self._ack_wait / 3)
             for taken in self._held:
-                self._say(taken, IN_PROGRESS)
+                taken.say(IN_PROGRESS)
 
     def _give_back(self) -> None:
         for taken in self._held:
-            self._say(taken, NAK)
+            taken.say(NAK)
         self._held.clear()
         self._waiting.clear()
 

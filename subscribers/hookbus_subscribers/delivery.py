@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from hookbus_schemas import InvalidMessage
 
-ACK, NAK, TERM, IN_PROGRESS = b"+ACK", b"-NAK", b"+TERM", b"+WPI"
-
 
 @dataclass(frozen=True, slots=True)
 class Delivery:

@@ -1,12 +1,11 @@
 """One hook on the bus: every request is answered once, by what the hook decided or by what went wrong.
 
-Above it is `serve`; below it `asked`, which reads requests and writes answers.
+Above it is `serve`; below it `asked`, which reads requests, and `answers`, which sends what was decided.
 """
 
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -19,18 +18,16 @@ from hookbus_schemas import (
     BusUnavailable,
     ConfigError,
     Decision,
-    HookbusError,
     InvalidMessage,
-    PayloadTooLarge,
     ToolHookContext,
-    Verdict,
     digest,
     subjects,
 )
 from hookbus_schemas.hook import Hook, decider
 from hookbus_schemas.registration import MAX_TIMEOUT_MS
 from hookbus_schemas.threads import Threads
-from hookbus_subscribers.asked import Caller, answer_body, caller, read_request
+from hookbus_subscribers.answers import Answers, Request, Served
+from hookbus_subscribers.asked import Caller, caller, read_request
 from hookbus_subscribers.hook import check_name
 from hookbus_subscribers.isolation import FAILURES, is_cancellation
 
@@ -52,50 +49,6 @@ LOG_INTERVAL = 10.0
 """Seconds between two log lines about refused requests, of one kind."""
 
 
-@dataclass(slots=True)
-class Served:
-    """What a server has done since it started; each a number of requests.
-
-    Attributes:
-        answered: got an answer, of any kind.
-        denied: of those, denies.
-        errors: of those, errors: the hook failed, was too slow or busy, or the request could not be read.
-        late: of those, given after the deadline of the request.
-        busy: of the errors, requests that found no place.
-        joined: came again while the first was worked on, and shared its answer.
-        expired: dropped, since they came more than `GRACE` seconds past their deadline.
-        refused: dropped, since their subjects were not those of the contract.
-        lost: had an answer that the bus did not take.
-    """
-
-    answered: int = 0
-    denied: int = 0
-    errors: int = 0
-    late: int = 0
-    busy: int = 0
-    joined: int = 0
-    expired: int = 0
-    refused: int = 0
-    lost: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Request:
-    """One request, from its arrival to its answer."""
-
-    caller: Caller
-    body: bytes
-    digest: str
-    replies: list[str]
-    deadline: float = field(default=float("inf"))
-    task: asyncio.Task[None] | None = None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What a request that is sent again has in common with the first: who asks, and every byte."""
-        return self.caller.executor_id, self.digest
-
-
 class HookServer:
     """Answers the requests to one hook, as one replica of it.
 
@@ -105,7 +58,6 @@ class HookServer:
 
     Attributes:
         hook: what is asked.
-        served: counters.
     """
 
     def __init__(
@@ -132,20 +84,25 @@ class HookServer:
         if concurrency < 1 or waiting < 0 or drain_timeout < 0:
             raise ConfigError("concurrency should be at least 1, waiting and drain_timeout at least 0")
         self.hook = hook
-        self.served = Served()
         self._name = check_name(getattr(hook, "name", None))
+        self._answers = Answers(self._name, connection)
         self._connection = connection
         self._concurrency = concurrency
         self._places_to_wait = waiting
         self._drain_timeout = drain_timeout
         self._decide = decider(hook, Threads(concurrency))
-        self._requests: dict[tuple[str, str], _Request] = {}
-        self._waiting: deque[_Request] = deque()
+        self._requests: dict[tuple[str, str], Request] = {}
+        self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
         self._running: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._throttle = Throttle(LOG_INTERVAL)
+
+    @property
+    def served(self) -> Served:
+        """What has been done so far; it goes on counting."""
+        return self._answers.served
 
     async def start(self) -> None:
         """Begin to take requests; the server has the subscription when this returns.
@@ -193,7 +150,7 @@ class HookServer:
         asking = self._caller(message)
         if asking is None:
             return
-        request = _Request(asking, message.data, digest(message.data), [message.reply])
+        request = Request(asking, message.data, digest(message.data), [message.reply])
         first = self._requests.get(request.key)
         if first is not None:
             self._join(first, message.reply)
@@ -223,12 +180,12 @@ class HookServer:
             log.warning("request.refused", hook=self._name, subject=subject, reply=reply, problem=problem, count=count)
         return None
 
-    def _join(self, first: _Request, reply: str) -> None:
+    def _join(self, first: Request, reply: str) -> None:
         self.served.joined += 1
         if reply not in first.replies and len(first.replies) < MAX_REPLIES:
             first.replies.append(reply)
 
-    def _run(self, request: _Request) -> None:
+    def _run(self, request: Request) -> None:
         request.task = asyncio.get_running_loop().create_task(self._serve(request))
         self._running.add(request.task)
         request.task.add_done_callback(self._on_end)
@@ -242,7 +199,7 @@ class HookServer:
 
     # Answering.
 
-    async def _serve(self, request: _Request) -> None:
+    async def _serve(self, request: Request) -> None:
         try:
             context = read_request(request.body, request.caller)
         except InvalidMessage as error:
@@ -270,7 +227,7 @@ class HookServer:
             self._log("hook.failed", context, exc_info=error)
             return Decision.error(f"the hook raised {type(error).__name__}", reason_code="hook_error")
 
-    def _expire(self, request: _Request, context: ToolHookContext) -> None:
+    def _expire(self, request: Request, context: ToolHookContext) -> None:
         """Answer for a function that is too slow, whether or not it lets itself be cancelled."""
         self._log("hook.timed_out", context)
         self._fail(request, "the hook did not decide in time", "hook_timeout")
@@ -281,48 +238,19 @@ class HookServer:
         about = {"tool": context.tool_name, "executor": context.executor_id, "call_id": context.call_id}
         log.error(event, hook=self._name, exc_info=exc_info, **about)
 
-    def _fail(self, request: _Request, reason: str, code: str) -> None:
+    def _fail(self, request: Request, reason: str, code: str) -> None:
         self._answer(request, Decision.error(reason, reason_code=code))
 
-    def _answer(self, request: _Request, decision: Decision) -> None:
+    def _answer(self, request: Request, decision: Decision) -> None:
         """Answer a request unless it is answered already."""
-        if not request.replies:
-            return
         self._close(request)
-        try:
-            given = self._send(request, decision)
-        except HookbusError as error:
-            self.served.lost += 1
-            log.warning("answer.lost", hook=self._name, executor=request.caller.executor_id, problem=str(error))
-        else:
-            self._count(request, given)
-        request.replies.clear()
+        self._answers.give(request, decision)
 
-    def _close(self, request: _Request) -> None:
-        self._requests.pop(request.key, None)
+    def _close(self, request: Request) -> None:
+        if self._requests.get(request.key) is request:
+            del self._requests[request.key]
         if not self._requests:
             self._idle.set()
-
-    def _send(self, request: _Request, decision: Decision) -> Decision:
-        """Publish the decision, or an error in its place if the bus cannot carry it; return what was published."""
-        try:
-            self._publish(request, decision)
-        except (PayloadTooLarge, InvalidMessage) as error:
-            log.error("answer.replaced", hook=self._name, executor=request.caller.executor_id, problem=str(error))  # noqa: TRY400
-            decision = Decision.error("the hook's answer is too large or cannot be encoded", reason_code="bad_answer")
-            self._publish(request, decision)
-        return decision
-
-    def _publish(self, request: _Request, decision: Decision) -> None:
-        body = answer_body(decision, request.digest)
-        for reply in request.replies:
-            self._connection.publish_nowait(reply, body)
-
-    def _count(self, request: _Request, decision: Decision) -> None:
-        self.served.answered += 1
-        self.served.denied += decision.decision is Verdict.DENY
-        self.served.errors += decision.decision is Verdict.ERROR
-        self.served.late += time.time() > request.deadline
 
     def _on_disconnect(self) -> None:
         if self._requests:
