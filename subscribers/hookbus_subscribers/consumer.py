@@ -24,7 +24,7 @@ from hookbus_schemas import (
 )
 from hookbus_subscribers.delivery import delivery
 from hookbus_subscribers.isolation import FAILURES, is_cancellation
-from hookbus_subscribers.pull import Pull, nanoseconds, request
+from hookbus_subscribers.pull import NOT_FOUND, JetStreamRefusal, Pull, from_time, nanoseconds, request
 from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Taken, nak_after
 
 log = structlog.get_logger()
@@ -71,6 +71,7 @@ class Consumer:
         handler: Handler,
         *,
         subjects: Sequence[str] = subjects.EVENT_SUBJECTS,
+        since: float | None = None,
         concurrency: int = 1,
         max_in_flight: int = 256,
         max_deliver: int = 5,
@@ -86,6 +87,7 @@ class Consumer:
             durable: the consumer's name on the server: processes that share it share the events.
             handler: an async function of one event.
             subjects: which events.
+            since: seconds since 1970 where to begin when the server does not know the durable yet; None for all events.
             concurrency: handlers that run at once.
             max_in_flight: events taken and not yet handled.
             max_deliver: deliveries after which an event whose handler fails is given up.
@@ -105,7 +107,16 @@ class Consumer:
         self._connection = connection
         self._durable = durable
         self._handler = handler
-        self._subjects = list(subjects)
+        self._start = from_time(since)
+        self._config: dict[str, object] = {
+            "durable_name": durable,
+            "name": durable,
+            "ack_policy": "explicit",
+            "ack_wait": nanoseconds(ack_wait),
+            "max_ack_pending": max(1000, 4 * max_in_flight),
+            "max_deliver": -1,  # counted here: who gives an event up should say so
+            "filter_subjects": list(subjects),
+        }
         self._concurrency = concurrency
         self._max_in_flight = max_in_flight
         self._max_deliver = max_deliver
@@ -187,19 +198,20 @@ class Consumer:
         return pull.problem
 
     async def _ensure(self) -> None:
-        """Make the consumer, or bring the one of an earlier process up to these settings."""
-        config = {
-            "durable_name": self._durable,
-            "name": self._durable,
-            "deliver_policy": "all",
-            "ack_policy": "explicit",
-            "ack_wait": nanoseconds(self._ack_wait),
-            "max_ack_pending": max(1000, 4 * self._max_in_flight),
-            "max_deliver": -1,  # counted here: who gives an event up should say so
-            "filter_subjects": self._subjects,
-        }
-        action = f"CONSUMER.CREATE.{TOOL_EVENTS}.{self._durable}"
-        await request(self._connection, action, {"stream_name": TOOL_EVENTS, "config": config, "action": ""})
+        """Make the consumer, or bring the one that is there up to these settings; where it stands is kept."""
+        try:
+            existing = (await request(self._connection, f"CONSUMER.INFO.{TOOL_EVENTS}.{self._durable}"))["config"]
+        except JetStreamRefusal as refusal:
+            if refusal.code != NOT_FOUND:
+                raise
+            config = self._config | self._start
+        else:
+            if all(existing.get(key) == value for key, value in self._config.items()):
+                return
+            existing.pop("filter_subject", None)  # of an older client; it excludes filter_subjects
+            config = existing | self._config
+        body: dict[str, object] = {"stream_name": TOOL_EVENTS, "config": config, "action": ""}
+        await request(self._connection, f"CONSUMER.CREATE.{TOOL_EVENTS}.{self._durable}", body)
 
     # Handling.
 
@@ -273,6 +285,7 @@ async def consume(
     *,
     stop: asyncio.Event | None = None,
     subjects: Sequence[str] = subjects.EVENT_SUBJECTS,
+    since: float | None = None,
     concurrency: int = 1,
     max_in_flight: int = 256,
     max_deliver: int = 5,
@@ -284,6 +297,7 @@ async def consume(
         durable,
         handler,
         subjects=subjects,
+        since=since,
         concurrency=concurrency,
         max_in_flight=max_in_flight,
         max_deliver=max_deliver,

@@ -8,13 +8,14 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from nats.aio.msg import Msg
 
 from hookbus_broker import TOOL_EVENTS, Connection
 from hookbus_broker.ask import ask, status
-from hookbus_schemas import BusUnavailable, HookbusError
+from hookbus_schemas import BusUnavailable, ConfigError, HookbusError
 
 EXPIRES = 5.0
 """Seconds after which the server ends a pull, and tells so; it bounds how long a silent loss goes unnoticed."""
@@ -60,6 +61,20 @@ async def request(connection: Connection, action: str, body: dict[str, object] |
 def nanoseconds(seconds: float) -> int:
     """Return the unit in which JetStream counts time."""
     return round(seconds * 1_000_000_000)
+
+
+def from_time(since: float | None) -> dict[str, object]:
+    """Return the part of a consumer's configuration that says where to begin: then, or with the first event.
+
+    Raises:
+        ConfigError: `since` is no time in seconds since 1970.
+    """
+    if since is None:
+        return {"deliver_policy": "all"}
+    try:
+        return {"deliver_policy": "by_start_time", "opt_start_time": datetime.fromtimestamp(since, UTC).isoformat()}
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(f"since {since} should be seconds since 1970: {error}") from None
 
 
 class Pull:

@@ -5,7 +5,6 @@ import secrets
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import structlog
 from nats.aio.msg import Msg
@@ -22,7 +21,7 @@ from hookbus_schemas import (
     decode_event,
 )
 from hookbus_subscribers.delivery import Delivery, delivery
-from hookbus_subscribers.pull import JetStreamRefusal, Pull, nanoseconds, request
+from hookbus_subscribers.pull import JetStreamRefusal, Pull, from_time, nanoseconds, request
 
 log = structlog.get_logger()
 
@@ -86,12 +85,7 @@ def _start(since: float | None, sequence: int | None) -> dict[str, object]:
         raise ConfigError("since and start_sequence exclude each other: give one")
     if sequence is not None:
         return _from_sequence(sequence)
-    if since is None:
-        return {"deliver_policy": "all"}
-    try:
-        return {"deliver_policy": "by_start_time", "opt_start_time": datetime.fromtimestamp(since, UTC).isoformat()}
-    except (ValueError, OverflowError, OSError) as error:
-        raise ConfigError(f"since {since} should be seconds since 1970: {error}") from None
+    return from_time(since)
 
 
 def _from_sequence(sequence: int) -> dict[str, object]:

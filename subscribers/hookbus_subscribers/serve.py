@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -88,9 +89,17 @@ async def _serve_on(
 
 
 def after_side(hook: Hook, connection: Connection) -> Consumer:
-    """Return the consumer that tells a hook of the calls that ran; all replicas of the hook share it."""
+    """Return the consumer that tells a hook of the calls that ran; all replicas of the hook share it.
+
+    A hook that has never been served is told of nothing that ran before.
+    """
     return Consumer(
-        connection, durable_name(hook.name), _teller(hook), subjects=AFTER_SUBJECTS, concurrency=AFTER_CONCURRENCY
+        connection,
+        durable_name(hook.name),
+        _teller(hook),
+        subjects=AFTER_SUBJECTS,
+        since=time.time(),
+        concurrency=AFTER_CONCURRENCY,
     )
 
 

@@ -189,11 +189,11 @@ async def test_what_waits_here_does_not_come_twice(bus: Bus) -> None:
         await gate.wait()
 
     connection = await bus.connection()
-    async with Consumer(connection, "audit", handle, ack_wait=0.3) as consumer:
+    async with Consumer(connection, "audit", handle, ack_wait=0.9) as consumer:
         await bus.record(operator, make_event(0), make_event(1))
         await until(lambda: seen.ids)
         sent = connection.stats["out_msgs"]
-        await until(lambda: connection.stats["out_msgs"] >= sent + 10)  # five rounds: longer than ack_wait
+        await until(lambda: connection.stats["out_msgs"] >= sent + 8)  # four rounds: longer than ack_wait
         gate.set()
         await until(lambda: consumer.consumed == Consumed(handled=2))
 
@@ -298,6 +298,21 @@ async def test_only_the_subjects_that_were_asked_for_come(bus: Bus) -> None:
         await bus.record(operator, make_event(2, Outcome.DENIED))
         await until(lambda: "event-2" in two.ids)
     assert one.ids == ["event-0"]
+
+
+async def test_a_new_durable_may_begin_later_than_the_first_event(bus: Bus) -> None:
+    """And one that the server knows goes on where it stood, whatever is asked for."""
+    operator, one, two = await bus.streams(), Seen(), Seen()
+    await bus.record(operator, make_event(0), make_event(1))
+    stored = await operator.jetstream().get_msg("TOOL_EVENTS", 2)
+    assert stored.time
+    async with Consumer(await bus.connection(), "audit", one, since=stored.time.timestamp()):
+        await until(lambda: one.ids == ["event-1"])
+    await bus.record(operator, make_event(2))
+    async with Consumer(await bus.connection(), "audit", two, since=0.0, ack_wait=20.0):
+        await until(lambda: two.ids == ["event-2"])
+    with pytest.raises(ConfigError, match="since"):
+        Consumer(operator, "audit", one, since=float("nan"))
 
 
 @pytest.mark.parametrize("name", ["plain", "plugin:a.b", "ü *>/\\", "=", "a b"])

@@ -125,6 +125,7 @@ async def test_serving_ends_when_it_is_told_to(bus: Bus) -> None:
         return False
 
     operator = await bus.streams()
+    await bus.record(operator, make_event(0))  # before the hook was ever served
     stop, ready = asyncio.Event(), asyncio.Event()
     with capture_logs() as logs:
         serving = asyncio.create_task(serve(Observing(), deciding, bus=bus.settings, stop=stop, ready=ready.set))

@@ -192,7 +192,7 @@ async def test_a_function_that_is_too_slow_is_cancelled_and_answered_for(bus: Bu
     """A second after the deadline nothing that it says counts any more."""
     asker, gate = await bus.asker("h"), Gate()
     async with HookServer(Asked(gate), await bus.connection()) as server:
-        answer = await asker.ask(deadline_ms=round(time.time() * 1000) - 800)
+        answer = await asker.ask(deadline_ms=round(time.time() * 1000) - 500)
         assert (answer.decision, answer.reason_code) == (Verdict.ERROR, "hook_timeout")
         await until(lambda: gate.cancelled and not server._running)
     assert server.served == Served(answered=1, errors=1, late=1)
@@ -212,7 +212,7 @@ async def test_a_function_that_does_not_let_itself_be_cancelled_is_answered_for_
 
     asker = await bus.asker("h")
     async with HookServer(Asked(stubborn), await bus.connection()) as server:
-        assert (await asker.ask(deadline_ms=round(time.time() * 1000) - 800)).reason_code == "hook_timeout"
+        assert (await asker.ask(deadline_ms=round(time.time() * 1000) - 500)).reason_code == "hook_timeout"
         assert len(server._running) == 1
         end.set()
     await asker.barrier()
