@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,9 +22,21 @@ async def until(predicate: Callable[[], object], *, timeout: float = 5.0) -> Non
     """Wait until the predicate holds, or fail after `timeout` seconds."""
     async with asyncio.timeout(timeout):
         while not predicate():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.002):  # leaves the processors to the servers under test
-                    await asyncio.Event().wait()
+            await _pause()
+
+
+async def _pause() -> None:
+    """Leave the processors to the servers under test."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.002):
+            await asyncio.Event().wait()
+
+
+async def eventually(attempt: Callable[[], Awaitable[object]], *, timeout: float = 10.0) -> None:
+    """Try until the attempt returns something true, or fail after `timeout` seconds."""
+    async with asyncio.timeout(timeout):
+        while not await attempt():
+            await _pause()
 
 
 class NatsServer:

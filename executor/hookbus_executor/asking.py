@@ -104,6 +104,11 @@ class Asker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._undo: list[Callable[[], None]] = []
 
+    @property
+    def awaited(self) -> int:
+        """How many answers from the bus are awaited now."""
+        return len(self._awaited)
+
     async def start(self) -> None:
         """Begin to listen for answers.
 

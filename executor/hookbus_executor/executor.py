@@ -16,7 +16,7 @@ from typing import Self, TypeVar, overload
 
 import structlog
 
-from hookbus_broker import BusSettings, connect, ensure_streams, open_bus
+from hookbus_broker import BusSettings, Connection, connect, ensure_streams, open_bus
 from hookbus_executor.arguments import Arguments, InvalidArguments
 from hookbus_executor.asking import Asker, HookCounters
 from hookbus_executor.hooks import RegisteredHook
@@ -48,6 +48,7 @@ _log = structlog.get_logger()
 class _Parts:
     """What lives from start to close."""
 
+    connection: Connection
     registrations: Registrations
     asker: Asker
     outbox: Outbox
@@ -106,7 +107,7 @@ class Executor:
             stack.push_async_callback(runner.close)
             for _, registered in self._in_process.values():
                 registrations.add_in_process(registered)
-            self._parts = _Parts(registrations, asker, outbox, recorder, runner)
+            self._parts = _Parts(connection, registrations, asker, outbox, recorder, runner)
             self._stack = stack.pop_all()
         return self
 
@@ -131,6 +132,21 @@ class Executor:
     def counters(self) -> Mapping[str, HookCounters]:
         """What each hook came to since the start."""
         return self._running.asker.counters
+
+    @property
+    def connected(self) -> bool:
+        """Whether the bus can be reached now; without it hooks on the bus are unavailable."""
+        return self._running.connection.is_connected
+
+    @property
+    def awaited(self) -> int:
+        """How many answers of hooks on the bus are awaited now."""
+        return self._running.asker.awaited
+
+    @property
+    def stray_answers(self) -> int:
+        """How many answers nobody waited for, or the server itself had made; none of them counted."""
+        return self._running.asker.stray_answers
 
     @overload
     def tool(self, function: FunctionT) -> FunctionT: ...
@@ -264,6 +280,7 @@ class Executor:
         asked = [hook for hook in hooks if hook.name not in skipped] if skipped else hooks
         poll = Poll(context, asked, patient=patient)
         try:
+            await asyncio.sleep(0)  # a caller that tries again and again must leave the bus a turn to come back
             await parts.asker.ask(poll, asked)
         except HookbusError as error:  # the call cannot be put to the hooks: none has judged it
             return _refusal(context, str(error), "not_askable"), None
