@@ -1,7 +1,7 @@
 """The agent's side of hookbus: tools that run only when every hook lets them, and leave a record."""
 
 from hookbus_executor.arguments import InvalidArguments
-from hookbus_executor.asking import HookCounters
+from hookbus_executor.counters import HookCounters
 from hookbus_executor.executor import Executor
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.result import Admission, ToolResult

@@ -35,6 +35,8 @@ class Arguments:
             values = _parse(given if isinstance(given, str) else _dump(given))
             text = _dump(values)
             text.encode()
+        except InvalidArguments:
+            raise
         except UnicodeEncodeError as error:
             raise InvalidArguments("arguments hold half of a surrogate pair, which is no text") from error
         except RecursionError as error:

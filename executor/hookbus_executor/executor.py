@@ -4,9 +4,6 @@ Above it are agents and adapters; below it `asking` puts the questions, `running
 """
 
 import asyncio
-import contextvars
-import os
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -14,15 +11,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-import structlog
-
 from hookbus_broker import BusSettings, Connection, connect, ensure_streams, open_bus
 from hookbus_executor.arguments import Arguments, InvalidArguments
-from hookbus_executor.asking import Asker, HookCounters
+from hookbus_executor.asking import Asker
+from hookbus_executor.calls import Calls, within
+from hookbus_executor.counters import HookCounters
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.outbox import Outbox
-from hookbus_executor.paths import given_paths, resolve
 from hookbus_executor.poll import Poll
+from hookbus_executor.progress import Progress
 from hookbus_executor.record import Recorder
 from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import EXECUTOR, Admission, ToolResult
@@ -32,16 +29,9 @@ from hookbus_executor.settings import ExecutorSettings
 from hookbus_executor.tool import OnDelta, Tool, ToolFunction
 from hookbus_schemas import ConfigError, Hook, HookbusError, HookRegistration, Outcome, ToolHookContext, subjects
 from hookbus_schemas.hook import decider
-from hookbus_schemas.registration import MAX_TIMEOUT_MS
 from hookbus_schemas.threads import Threads
 
 FunctionT = TypeVar("FunctionT", bound=ToolFunction)
-
-PATHS_TIMEOUT = 2.0
-"""Seconds that resolving a call's paths may take; a dead network disk must not hold the call for ever."""
-
-_current: contextvars.ContextVar[ToolHookContext | None] = contextvars.ContextVar("hookbus_call", default=None)
-_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +44,7 @@ class _Parts:
     outbox: Outbox
     recorder: Recorder
     runner: Runner
+    progress: Progress
 
 
 class Executor:
@@ -81,6 +72,7 @@ class Executor:
         self._settings = settings or ExecutorSettings()
         self._tools: dict[str, Tool] = {}
         self._threads = Threads()
+        self._calls = Calls(name, self._threads)
         self._in_process: dict[str, tuple[Hook, RegisteredHook]] = {}
         self._stack = AsyncExitStack()
         self._parts: _Parts | None = None
@@ -100,14 +92,13 @@ class Executor:
             registrations, asker = Registrations(connection), Asker(connection, self.name)
             outbox, runner = Outbox(connection, limit=self._settings.outbox_limit), Runner(self._threads)
             recorder = Recorder(outbox, [hook for hook, _ in self._in_process.values()], self._threads)
+            parts = _Parts(connection, registrations, asker, outbox, recorder, runner, Progress())
+            stack.push_async_callback(_close, parts)
             for part in (registrations, asker, outbox):
-                stack.push_async_callback(part.close)
                 await part.start()
-            stack.push_async_callback(recorder.close)
-            stack.push_async_callback(runner.close)
             for _, registered in self._in_process.values():
                 registrations.add_in_process(registered)
-            self._parts = _Parts(connection, registrations, asker, outbox, recorder, runner)
+            self._parts = parts
             self._stack = stack.pop_all()
         return self
 
@@ -215,19 +206,42 @@ class Executor:
         parts = self._running
         tool = self._tools.get(name)
         if tool is None:
-            context = self._bare_context(name, arguments, session)
+            context = self._calls.as_given(name, arguments, session)
             return parts.recorder.denied(_refusal(context, "Unknown tool", "unknown_tool"))
         try:
             read = Arguments.read(arguments)
             bound = tool.bind(read.values)
         except InvalidArguments as error:
-            context = self._bare_context(name, arguments, session)
+            context = self._calls.as_given(name, arguments, session)
             return parts.recorder.denied(_refusal(context, str(error), "invalid_arguments"))
-        context = await self._context(name, read, session, is_streaming=tool.is_streaming)
-        admission, poll = await self._admit(context)
+        context = self._calls.context(name, read, session, is_streaming=tool.is_streaming)
+        with parts.progress:
+            return await self._judged(tool, bound, context, read, on_delta)
+
+    async def _judged(
+        self,
+        tool: Tool,
+        bound: Mapping[str, object],
+        context: ToolHookContext,
+        arguments: Arguments,
+        on_delta: OnDelta | None,
+    ) -> ToolResult:
+        parts = self._running
+        try:
+            admission, poll = await self._admit(context, arguments)
+        except asyncio.CancelledError:
+            why = "the caller went away before the hooks had decided"
+            parts.recorder.denied(_refusal(context, why, "cancelled"))
+            raise
         if not admission.allowed:
             return parts.recorder.denied(admission, poll)
-        return await self._run(tool, bound, admission, poll, on_delta)
+        started = time.perf_counter()
+        try:
+            ran = await parts.runner.run(tool, bound, on_delta, within(admission.context))
+        except asyncio.CancelledError:
+            parts.recorder.ran(admission, poll, Outcome.INTERRUPTED, "", time.perf_counter() - started)
+            raise
+        return parts.recorder.ran(admission, poll, ran.outcome, ran.text, ran.duration)
 
     async def admit(
         self,
@@ -248,9 +262,9 @@ class Executor:
         try:
             read = Arguments.read(arguments)
         except InvalidArguments as error:
-            return _refusal(self._bare_context(name, arguments, session), str(error), "invalid_arguments")
-        context = await self._context(name, read, session, dry_run=dry_run)
-        admission, _ = await self._admit(context, patient=True)
+            return _refusal(self._calls.as_given(name, arguments, session), str(error), "invalid_arguments")
+        context = self._calls.context(name, read, session, dry_run=dry_run)
+        admission, _ = await self._admit(context, read, patient=True)
         return admission
 
     async def flush(self, timeout: float = 5.0) -> None:
@@ -269,7 +283,9 @@ class Executor:
             raise HookbusError(f"executor {self.name} is not started: use `async with`")
         return self._parts
 
-    async def _admit(self, context: ToolHookContext, *, patient: bool = False) -> tuple[Admission, Poll | None]:
+    async def _admit(
+        self, context: ToolHookContext, arguments: Arguments, *, patient: bool = False
+    ) -> tuple[Admission, Poll | None]:
         parts = self._running
         refusal = self._refused_unasked(context)
         if refusal is not None:
@@ -278,18 +294,11 @@ class Executor:
         hooks = parts.registrations.table.for_tool(context.tool_name)
         skipped = tuple(hook.name for hook in hooks if context.dry_run and hook.has_side_effects)
         asked = [hook for hook in hooks if hook.name not in skipped] if skipped else hooks
-        poll = Poll(context, asked, patient=patient)
         try:
-            await asyncio.sleep(0)  # a caller that tries again and again must leave the bus a turn to come back
+            poll = Poll(await self._calls.resolved(context, arguments), asked, patient=patient)
             await parts.asker.ask(poll, asked)
         except HookbusError as error:  # the call cannot be put to the hooks: none has judged it
             return _refusal(context, str(error), "not_askable"), None
-        except asyncio.CancelledError:
-            if not context.dry_run:
-                parts.recorder.denied(
-                    _refusal(context, "the caller went away before the hooks had decided", "cancelled")
-                )
-            raise
         return poll.admission(skipped=skipped, elapsed=time.perf_counter() - started), poll
 
     def _refused_unasked(self, context: ToolHookContext) -> Admission | None:
@@ -305,62 +314,16 @@ class Executor:
             return _refusal(context, why, "outbox_full")
         return None
 
-    async def _run(
-        self, tool: Tool, bound: Mapping[str, object], admission: Admission, poll: Poll | None, on_delta: OnDelta | None
-    ) -> ToolResult:
-        parts = self._running
-        inside = contextvars.copy_context()
-        inside.run(_current.set, admission.context)
-        started = time.perf_counter()
-        try:
-            ran = await parts.runner.run(tool, bound, on_delta, inside)
-        except asyncio.CancelledError:
-            parts.recorder.ran(admission, poll, Outcome.INTERRUPTED, "", time.perf_counter() - started)
-            raise
-        return parts.recorder.ran(admission, poll, ran.outcome, ran.text, ran.duration)
 
-    async def _context(
-        self,
-        name: str,
-        arguments: Arguments,
-        session: Session | None,
-        *,
-        is_streaming: bool = False,
-        dry_run: bool = False,
-    ) -> ToolHookContext:
-        working_directory = os.getcwd()  # noqa: PTH109 - a string is what the contract has
-        context = self._bare_context(name, arguments.json, session)
-        update: dict[str, object] = {"is_streaming": is_streaming, "dry_run": dry_run}
-        if given := given_paths(arguments.values):
-            async with asyncio.timeout(PATHS_TIMEOUT):
-                update["resolved_paths"] = await self._threads.run(resolve, given, working_directory)
-        return context.model_copy(update=update | {"working_directory": working_directory})
-
-    def _bare_context(self, name: str, arguments: object, session: Session | None) -> ToolHookContext:
-        of = session or Session()
-        parent = _current.get()
-        now = time.time_ns() // 1_000_000
-        return ToolHookContext(
-            session_id=of.id,
-            channel_id=of.channel_id,
-            sender_id=of.sender_id,
-            correlation_id=of.correlation_id,
-            agent_id=of.agent_id,
-            tool_name=_recordable(name, subjects.MAX_NAME_BYTES),
-            arguments_json=_recordable(arguments if isinstance(arguments, str) else repr(arguments)),
-            call_id=secrets.token_hex(16),
-            executor_id=self.name,
-            parent_call_id=parent.call_id if parent else "",
-            depth=parent.depth + 1 if parent else 0,
-            sent_at_ms=now,
-            deadline_ms=now + MAX_TIMEOUT_MS,
-        )
+async def _close(parts: _Parts) -> None:
+    """End what is in progress, then send its record, then stop listening."""
+    await parts.asker.close()
+    await parts.runner.close()
+    await parts.progress.wait()
+    await parts.recorder.settle()
+    await parts.outbox.close()
+    await parts.registrations.close()
 
 
 def _refusal(context: ToolHookContext, reason: str, code: str, *, denied_by: str = EXECUTOR) -> Admission:
     return Admission(allowed=False, context=context, denied_by=denied_by, reason=reason, reason_code=code)
-
-
-def _recordable(text: str, limit: int | None = None) -> str:
-    """Return the text as the record can hold it: valid UTF-8, at most `limit` bytes of it."""
-    return text.encode("utf-8", "backslashreplace")[:limit].decode("utf-8", "ignore")

@@ -32,12 +32,8 @@ class Recorder:
         self._observers = {hook.name: observer(hook, threads) for hook in in_process if observes(hook)}
         self._background: set[asyncio.Task[None]] = set()
 
-    async def close(self) -> None:
-        """Wait for what is still on its way to the outbox; each has its own deadline."""
-        await self.settle()
-
     async def settle(self) -> None:
-        """Wait until every event so far is in the outbox."""
+        """Wait until every event so far is in the outbox; each has its own deadline."""
         while self._background:
             await asyncio.wait(self._background)
 

@@ -1,4 +1,4 @@
-"""An executor under test, and hooks on the bus that do whatever a test wants: made of nats-py alone, so they can lie."""
+"""An executor under test, and hooks on the bus that do what a test wants: of nats-py alone, so that they can lie."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -82,7 +82,7 @@ class World:
             return answer
 
         await self.serve(name, give)
-        await self.register(name, **fields)
+        await self.register(name, None, **fields)
 
     async def executor(self, name: str = "e1", **settings: object) -> Executor:
         """Return an executor that is not started yet; by default it requires no hook."""
@@ -101,15 +101,17 @@ class World:
 
     async def events(self) -> list[ToolAfterEvent | ToolDeniedEvent]:
         """Return what the stream holds, in its order."""
+        await self.operator.wait_connected()
         stream = self.operator.jetstream()
         last = (await stream.stream_info("TOOL_EVENTS")).state.last_seq
-        return [decode_event((await stream.get_msg("TOOL_EVENTS", number)).data or b"") for number in range(1, last + 1)]
+        stored = [await stream.get_msg("TOOL_EVENTS", number) for number in range(1, last + 1)]
+        return [decode_event(message.data or b"") for message in stored]
 
 
 @pytest.fixture
 async def world(bus_url: str) -> AsyncIterator[World]:
     """A bus with its streams, and nothing registered."""
     async with AsyncExitStack() as stack:
-        made = World(BusSettings(url=bus_url), stack)
+        made = World(BusSettings(url=bus_url, events_max_bytes=8 * 2**20), stack)
         await made.start()
         yield made

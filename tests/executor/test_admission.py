@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 from nats.aio.msg import Msg
-from support import until
 
 from executor.conftest import Answer, World
 from hookbus_executor import Executor, Session
 from hookbus_schemas import Decision, Outcome, ToolDeniedEvent, ToolHookContext, Verdict, encode, subjects
+from support import until
 
 ALLOW, DENY = Decision.allow(), Decision.deny("not on a Tuesday", reason_code="tuesday")
 
@@ -182,6 +182,30 @@ async def test_a_request_goes_out_once_more_when_a_replica_hangs(world: World) -
     assert result.text == "ran"
     assert len(seen) == 2
     assert seen[0] == seen[1]
+
+
+async def test_a_busy_second_replica_does_not_end_what_the_first_is_at(world: World) -> None:
+    """Of a request that went out twice, the error of a replica that never began counts for nothing."""
+    second_asked = asyncio.Event()
+    requests = 0
+
+    async def first_slow_then_busy(_: Msg, __: ToolHookContext) -> Answer:
+        nonlocal requests
+        requests += 1
+        if requests == 2:
+            second_asked.set()
+            return Decision.error("no room", reason_code="busy")
+        await second_asked.wait()
+        return ALLOW
+
+    for _ in range(2):
+        await world.serve("hook", first_slow_then_busy, await world.new_client())
+    await world.register("hook")
+    executor = await world.started()
+    async with asyncio.timeout(5):
+        while requests < 2:  # the queue group may pick the replica that is at work, whose client then waits
+            result = await executor.execute("echo", {"text": "ran"})
+    assert result.text == "ran"
 
 
 async def test_a_required_hook_that_is_not_registered_denies_and_says_what_to_do(world: World) -> None:

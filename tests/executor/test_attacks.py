@@ -5,12 +5,12 @@ import json
 
 import pytest
 from nats.aio.msg import Msg
-from support import NatsServer, until
 
 from executor.conftest import Answer, World
 from hookbus_broker import BusSettings
 from hookbus_executor import Executor, ExecutorSettings
 from hookbus_schemas import Decision, ToolHookContext, digest, encode
+from support import NatsServer, until
 
 ALLOW = Decision.allow()
 

@@ -4,6 +4,7 @@ from hookbus_executor.breaker import FAILURES, PAUSE, Breaker
 
 
 def opened(at: float = 0.0) -> Breaker:
+    """Return a breaker that three timeouts have opened."""
     breaker = Breaker()
     for _ in range(FAILURES):
         breaker.timed_out(at)

@@ -4,12 +4,12 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from nats.aio.msg import Msg
-from support import NatsServer, eventually, until
 
 from executor.conftest import Answer, World
 from hookbus_broker import BusSettings
 from hookbus_executor import Executor
 from hookbus_schemas import Decision, Outcome, ToolHookContext
+from support import NatsServer, eventually, until
 
 
 async def runs(executor: Executor) -> bool:
@@ -71,10 +71,10 @@ async def test_a_change_made_while_an_executor_was_away_is_in_force_when_it_is_b
         await world.start()
         executor = await world.started()
         assert (await executor.execute("echo", {"text": "ran"})).text == "ran"
-        own_server.suspend()
         own_server.kill()
-        own_server.start()
         async with asyncio.timeout(10):
+            await world.operator.wait_disconnected()
+            own_server.start()
             await world.operator.wait_connected()
             await world.register("new")
             await until(lambda: executor.hooks)

@@ -4,10 +4,10 @@ import asyncio
 import json
 
 from nats.aio.msg import Msg
-from support import until
 
 from executor.conftest import Answer, World
 from hookbus_schemas import Decision, Outcome, ToolAfterEvent, ToolDeniedEvent, ToolHookContext
+from support import until
 
 
 async def test_a_thousand_calls_at_once_each_get_their_own_answer(world: World) -> None:
@@ -113,3 +113,55 @@ async def test_a_registration_changes_while_calls_run_and_every_executor_follows
         await until(lambda: len(seen) > before + 30)
         stop.set()
     assert {outcome for outcome, _ in seen[-6:]} == {Outcome.COMPLETED}
+
+
+async def test_calls_in_progress_at_the_end_are_ended_and_recorded(world: World) -> None:
+    """An executor that closes denies what waits for hooks and cancels what runs; each leaves its record."""
+    asked, running = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: Msg, __: ToolHookContext) -> Answer:
+        asked.set()
+        return None
+
+    await world.serve("hung", hang)
+    await world.register("hung", tools=["echo"])
+    executor = await world.executor()
+
+    @executor.tool
+    async def echo() -> None: ...
+
+    @executor.tool
+    async def wait_for_ever() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5):
+        async with executor:
+            calls = [asyncio.create_task(executor.execute(name, {})) for name in ("echo", "wait_for_ever")]
+            await asked.wait()
+            await running.wait()
+        results = await asyncio.gather(*calls)
+    assert [result.outcome for result in results] == [Outcome.DENIED, Outcome.FAILED]
+    events = {event.context.tool_name: event for event in await world.events()}
+    assert isinstance(events["echo"], ToolDeniedEvent)
+    assert events["echo"].decisions[0].reason_code == "closing"
+    assert events["wait_for_ever"].outcome is Outcome.FAILED
+
+
+async def test_the_record_of_a_cancelled_call_has_the_id_that_hooks_were_given(world: World) -> None:
+    """A hook that counts by call can give back what it took."""
+    seen: list[str] = []
+
+    async def keep(_: Msg, context: ToolHookContext) -> Answer:
+        seen.append(context.call_id)
+        return None
+
+    await world.serve("hung", keep)
+    await world.register("hung")
+    executor = await world.started()
+    call = asyncio.create_task(executor.execute("echo", {}))
+    await until(lambda: seen)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await executor.flush()
+    assert [event.context.call_id for event in await world.events()] == seen

@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
-from support import until
 
 from executor.conftest import World
 from hookbus_executor import Executor, Session
@@ -22,6 +21,7 @@ from hookbus_schemas import (
     ToolHookWithContext,
     Verdict,
 )
+from support import until
 
 
 async def recorded(world: World, executor: Executor) -> ToolAfterEvent | ToolDeniedEvent:

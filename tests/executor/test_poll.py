@@ -15,6 +15,7 @@ CONTEXT = ToolHookContext(
 
 
 def hook(name: str, *, order: int = 0, fails: str = "deny", enforcement: str = "enforce") -> RegisteredHook:
+    """Return a hook of revision 7."""
     registration = HookRegistration(
         order=order, failure_policy=FailurePolicy(fails), enforcement=Enforcement(enforcement)
     )

@@ -1,0 +1,35 @@
+"""Reading what arrives on a reply subject: nothing is believed before it is verified. Pure."""
+
+from nats.aio.msg import Msg
+
+from hookbus_schemas import Decision, InvalidMessage, Verdict, decode
+
+
+def made_by_server(message: Msg) -> bool:
+    """Tell whether the server wrote this itself: it can be made to deliver other bytes on any subject."""
+    return any(name.lower().startswith(("nats-", "status")) for name in message.headers or ())
+
+
+def says_no_responders(message: Msg) -> bool:
+    """Tell whether the server says that nobody is subscribed to the question's subject."""
+    return not message.data and (message.headers or {}).get("Status") == "503"
+
+
+def read_answer(body: bytes, request_digest: str) -> Decision:
+    """Return the decision in an answer to the request of this digest.
+
+    Raises:
+        InvalidMessage: it is none, or it answers another request; never to be taken for an allow.
+    """
+    try:
+        answer = decode(Decision, body)
+    except InvalidMessage as error:
+        raise InvalidMessage(f"its answer is no decision: {error}") from error
+    if answer.request_digest != request_digest:
+        raise InvalidMessage("its answer is for another request")
+    return answer
+
+
+def says_another_may_answer(answer: Decision) -> bool:
+    """Tell an error of a replica that never began: of two that were asked, the other may be at work."""
+    return answer.decision is Verdict.ERROR and answer.reason_code in ("busy", "draining")

@@ -1,0 +1,67 @@
+"""One hook asked about one call, and the memory of such questions after they ended."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from hookbus_executor.hooks import RegisteredHook
+from hookbus_executor.poll import Poll
+
+MAX_RETIRED = 10_000
+"""Reply subjects remembered after their question ended, to tell a late answer from one that nobody asked for."""
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """One hook asked about one call.
+
+    Attributes:
+        hook, poll: who is asked, and where the decision goes.
+        asked_at: by the loop's clock, in seconds.
+        timeout: seconds that it waits.
+        reply, subject, body, digest: what went over the bus; empty for a hook in this process.
+        hedged: the question went out twice.
+        task: at work for a hook in this process.
+    """
+
+    hook: RegisteredHook
+    poll: Poll
+    asked_at: float
+    timeout: float
+    reply: str = ""
+    subject: str = ""
+    body: bytes = b""
+    digest: str = ""
+    hedged: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is remembered of a question whose answer may still come."""
+
+    hook: str
+    call_id: str
+    deadline: float
+    timed_out: bool
+
+
+class Retired:
+    """The last questions that ended before every answer to them had come."""
+
+    def __init__(self) -> None:
+        self._by_reply: OrderedDict[str, Ended] = OrderedDict()
+
+    def add(self, question: Question, *, timed_out: bool) -> None:
+        """Remember a question that went over the bus."""
+        if not question.reply:
+            return
+        deadline = question.asked_at + question.timeout
+        ended = Ended(question.hook.name, question.poll.context.call_id, deadline, timed_out)
+        self._by_reply[question.reply] = ended
+        if len(self._by_reply) > MAX_RETIRED:
+            self._by_reply.popitem(last=False)
+
+    def take(self, reply: str) -> Ended | None:
+        """Return, and forget, the question with this reply subject."""
+        return self._by_reply.pop(reply, None)
