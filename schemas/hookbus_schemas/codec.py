@@ -13,6 +13,9 @@ from hookbus_schemas.errors import InvalidMessage
 from hookbus_schemas.event import ToolAfterEvent, ToolDeniedEvent, ToolEvent
 from hookbus_schemas.message import Message
 
+_MAX_PROBLEM = 200
+"""Characters that are told of what another wrote."""
+
 MessageT = TypeVar("MessageT", bound=Message)
 
 _EVENT: TypeAdapter[ToolAfterEvent | ToolDeniedEvent] = TypeAdapter(ToolEvent)
@@ -26,7 +29,7 @@ def encode(message: Message) -> bytes:
     """
     try:
         return msgpack.packb(message.model_dump())
-    except (ValueError, OverflowError, TypeError) as error:
+    except (ValueError, OverflowError, TypeError, RecursionError) as error:
         raise InvalidMessage(f"{type(message).__name__} cannot be encoded: {error}") from error
 
 
@@ -34,7 +37,7 @@ def decode(kind: type[MessageT], body: bytes) -> MessageT:
     """Read a body as a message of this kind.
 
     Raises:
-        InvalidMessage: it is no msgpack map, is too deep, or does not fit; the message names the first field.
+        InvalidMessage: it is no msgpack map, names a key twice, is too deep, or does not fit; the message names the first field.
     """
     fields = _unpack(kind.__name__, body)
     try:
@@ -63,7 +66,7 @@ def digest(body: bytes) -> str:
 
 def _unpack(what: str, body: bytes) -> dict[str, object]:
     try:
-        fields = msgpack.unpackb(body)
+        fields = msgpack.unpackb(body, object_pairs_hook=_once)
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
         problem = str(error) or type(error).__name__
         raise InvalidMessage(f"{what} of {len(body)} bytes is not msgpack: {problem}") from error
@@ -72,7 +75,15 @@ def _unpack(what: str, body: bytes) -> dict[str, object]:
     return fields
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Refuse a key that comes twice: of two readers one would take the first and one the last."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key comes twice")
+    return fields
+
+
 def _problem(what: str, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or what
-    return f"{what} does not fit the contract: {where}: {first['msg']}"
+    return f"{what} does not fit the contract: {where[:_MAX_PROBLEM]}: {first['msg'][:_MAX_PROBLEM]}"

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hookbus_schemas.message import Message, Name
+from hookbus_schemas.message import Int64, Message, Name
 
 
 class ResolvedPath(BaseModel):
@@ -49,9 +49,9 @@ class ToolHookContext(Message):
     executor_id: Name
     agent_id: str = ""
     parent_call_id: str = ""
-    depth: int = Field(default=0, ge=0)
-    sent_at_ms: int
-    deadline_ms: int
+    depth: Int64 = Field(default=0, ge=0)
+    sent_at_ms: Int64
+    deadline_ms: Int64
     dry_run: bool = False
     working_directory: str = ""
     resolved_paths: tuple[ResolvedPath, ...] = Field(default=(), strict=False)

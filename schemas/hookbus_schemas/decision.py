@@ -1,11 +1,14 @@
 """What a hook answers, and what stood in for an answer that did not come."""
 
+import json
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue
+import msgpack
+from pydantic import AfterValidator, Field, JsonValue
 
-from hookbus_schemas.message import Message, Name, Words
+from hookbus_schemas.message import Int64, Message, Milliseconds, Name, Text, Words
 from hookbus_schemas.registration import Enforcement
 
 
@@ -24,14 +27,36 @@ class Verdict(StrEnum):
         return self in (Verdict.ALLOW, Verdict.DENY)
 
 
+MAX_DEPTH = 64
+"""Deepest nesting of suggested arguments: what every reader and writer of JSON can take, an event round it."""
+
+
+def _portable(arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse what cannot be in a message: half surrogate pairs, integers over 64 bits, NaN, and what is too deep."""
+    try:
+        msgpack.packb(arguments)
+    except OverflowError as error:  # pydantic takes a ValueError only
+        raise ValueError("an integer has more than 64 bits") from error
+    json.dumps(arguments, allow_nan=False)
+    level: list[Iterable[JsonValue]] = [arguments.values()]
+    for _ in range(MAX_DEPTH):
+        inner = [value for values in level for value in values]
+        level = [
+            value.values() if isinstance(value, dict) else value for value in inner if isinstance(value, dict | list)
+        ]
+        if not level:
+            return arguments
+    raise ValueError(f"must not be nested more than {MAX_DEPTH} deep")
+
+
 class _Said(Message):
     """The words that go with a decision, on the wire and in the record."""
 
     reason: Words = ""
     reason_code: str = Field(default="", max_length=64)
     warning: Words = ""
-    suggested_arguments: dict[str, JsonValue] | None = None
-    labels: dict[str, str] = Field(default_factory=dict, max_length=32)
+    suggested_arguments: Annotated[dict[str, JsonValue], AfterValidator(_portable)] | None = None
+    labels: dict[Text, Text] = Field(default_factory=dict, max_length=32)
     policy_revision: str = Field(default="", max_length=256)
 
 
@@ -84,5 +109,5 @@ class HookDecision(_Said):
     decision: Verdict = Field(strict=False)
     enforcement: Enforcement = Field(default=Enforcement.ENFORCE, strict=False)
     failed_open: bool = False
-    revision: int = 0
-    elapsed_ms: float = 0.0
+    revision: Int64 = 0
+    elapsed_ms: Milliseconds = 0.0

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from hookbus_schemas.context import ToolHookContext
 from hookbus_schemas.decision import HookDecision
-from hookbus_schemas.message import Message, Words
+from hookbus_schemas.message import Int64, Message, Milliseconds, Words
 
 
 class Outcome(StrEnum):
@@ -26,9 +26,9 @@ AfterOutcome: TypeAlias = Literal[Outcome.COMPLETED, Outcome.FAILED, Outcome.TIM
 
 class _Event(Message):
     event_id: str = Field(min_length=1)
-    at_ms: int
+    at_ms: Int64
     context: ToolHookContext
-    admission_ms: float = 0.0
+    admission_ms: Milliseconds = 0.0
     decisions: tuple[HookDecision, ...] = Field(default=(), strict=False)
     unguarded_by: tuple[str, ...] = Field(default=(), strict=False)
 
@@ -50,7 +50,7 @@ class ToolAfterEvent(_Event):
 
     type: Literal["tool:after"] = "tool:after"
     outcome: AfterOutcome
-    duration_ms: float = 0.0
+    duration_ms: Milliseconds = 0.0
     result: str = ""
 
 

@@ -1,6 +1,6 @@
 """What every body on the bus has in common."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -12,6 +12,8 @@ MAX_WORDS = 4096
 
 
 def _cut(text: str) -> str:
+    if not text.isascii():  # half a surrogate pair is no text; the words round it are still wanted
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 1] + "…"
 
 
@@ -21,10 +23,19 @@ Words = Annotated[str, AfterValidator(_cut)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 """A name of a hook or an executor."""
 
+Text = Annotated[str, Field(min_length=0)]
+"""Text that is refused where it cannot be written in UTF-8: a bound of any kind makes pydantic look."""
+
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that every language can hold."""
+
+Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
+"""A duration; never infinite, never "not a number"."""
+
 
 class Message(BaseModel):
     """A body: fields that a reader does not know are ignored, types are never coerced, another version is refused."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, ser_json_inf_nan="null")
 
-    v: Literal[1] = 1
+    v: int = Field(default=VERSION, ge=VERSION, le=VERSION)  # a Literal would take True and 1.0 too

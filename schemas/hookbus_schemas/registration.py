@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from hookbus_schemas.errors import ConfigError, InvalidMessage
+from hookbus_schemas.message import Int64, Text
 
 MAX_TIMEOUT_MS = 5000
 """Longest that a call waits for a hook, in milliseconds: what a person at the agent still puts up with."""
@@ -48,15 +49,15 @@ class HookRegistration(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    order: int = 100
-    tools: Annotated[tuple[str, ...], AfterValidator(_no_blank)] = ("*",)
-    events: tuple[Literal["before", "after"], ...] = ("before", "after")
+    order: Int64 = Field(default=100, strict=True)
+    tools: Annotated[tuple[Text, ...], AfterValidator(_no_blank)] = ("*",)
+    events: tuple[Literal["before", "after"], ...] = Field(default=("before", "after"), min_length=1)
     failure_policy: FailurePolicy = FailurePolicy.DENY
-    timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS)
+    timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS, strict=True)
     enforcement: Enforcement = Enforcement.ENFORCE
     side_effects: Literal["none", "some"] = "none"
-    owner: str = ""
-    description: str = ""
+    owner: Text = ""
+    description: Text = ""
 
     def to_json(self) -> bytes:
         """Return the JSON that the bucket holds."""
@@ -70,8 +71,8 @@ class HookRegistration(BaseModel):
             InvalidMessage: it is no registration; the message names the field.
         """
         try:
-            return cls.model_validate_json(body)
-        except ValidationError as error:
+            return cls.model_validate(_fields(body))
+        except (ValueError, RecursionError) as error:
             raise InvalidMessage(f"registration cannot be read: {_first_problem(error)}") from error
 
     @classmethod
@@ -82,18 +83,34 @@ class HookRegistration(BaseModel):
             ConfigError: the message names the field.
         """
         try:
-            fields = json.loads(text)
-            unknown = sorted(set(fields) - set(cls.model_fields)) if isinstance(fields, dict) else []
+            fields = _fields(text.encode())
             registration = cls.model_validate(fields)
         except (ValueError, RecursionError) as error:
-            problem = _first_problem(error) if isinstance(error, ValidationError) else error
-            raise ConfigError(f"registration: {problem}") from error
+            raise ConfigError(f"registration: {_first_problem(error)}") from error
+        unknown = sorted(set(fields) - set(cls.model_fields))
         if unknown:
             raise ConfigError(f"registration: {unknown[0]} is not a field; there are {', '.join(cls.model_fields)}")
         return registration
 
 
-def _first_problem(error: ValidationError) -> str:
+def _fields(body: bytes) -> dict[str, object]:
+    fields = json.loads(body.decode(), object_pairs_hook=_once)
+    if not isinstance(fields, dict):
+        raise ValueError("it must be a JSON object")  # noqa: TRY004 - the caller takes a ValueError
+    return fields
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)} is given twice")
+    return fields
+
+
+def _first_problem(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else first["msg"]
