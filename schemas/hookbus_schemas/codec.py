@@ -37,7 +37,8 @@ def decode(kind: type[MessageT], body: bytes) -> MessageT:
     """Read a body as a message of this kind.
 
     Raises:
-        InvalidMessage: it is no msgpack map, names a key twice, is too deep, or does not fit; the message names the first field.
+        InvalidMessage: it is no msgpack map, names a key twice, is too deep, or does not fit; the message names the
+            first field.
     """
     fields = _unpack(kind.__name__, body)
     try:

@@ -12,8 +12,6 @@ MAX_WORDS = 4096
 
 
 def _cut(text: str) -> str:
-    if not text.isascii():  # half a surrogate pair is no text; the words round it are still wanted
-        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 1] + "…"
 
 
