@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, cast
 
-from hookbus_schemas.codec import encode
 from hookbus_schemas.context import ToolHookContext
 from hookbus_schemas.decision import Decision
 from hookbus_schemas.threads import Threads
@@ -55,8 +54,7 @@ Observe: TypeAlias = Callable[[ToolHookContext, str, float, bool], Awaitable[Non
 def decider(hook: Hook, threads: Threads) -> Decide:
     """Return the one way to ask this hook: an async function from context to decision.
 
-    It raises whatever the hook raises, `TypeError` for an answer that is none, `InvalidMessage` for one that cannot be
-    sent.
+    It raises whatever the hook raises, and `TypeError` for an answer that is none.
     """
     function = cast("Callable[..., object]", hook.before_execute)
     with_context = isinstance(hook, ToolHookWithContext)
@@ -99,6 +97,5 @@ def _decision(name: str, answer: object) -> Decision:
     if answer is False:
         return Decision.deny("")
     if isinstance(answer, Decision):
-        encode(answer)  # an answer that cannot be sent cannot be recorded either; better that the hook hears of it
         return answer
     raise TypeError(f"hook {name} answered with {type(answer).__name__}; it must be True, False or a Decision")
