@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable
 import structlog
 from nats.aio.msg import Msg
 
-from hookbus_broker import Connection, parse_change, read_bucket
+from hookbus_broker import HOOKS, Connection, parse_change, read_bucket
 from hookbus_executor.hooks import HookTable, RegisteredHook, from_bucket
 from hookbus_schemas import HookbusError, InvalidMessage
-
-BUCKET = "HOOKS"
 
 REREAD_EVERY = 30.0
 """Seconds between two readings of the whole bucket."""
@@ -43,6 +41,8 @@ class Registrations:
         self._connection = connection
         self._on_bus: dict[str, RegisteredHook] = {}
         self._revisions: dict[str, int] = {}
+        self._revision = 0
+        self._outdated = False
         self._in_process: dict[str, RegisteredHook] = {}
         self._reread = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -80,24 +80,26 @@ class Registrations:
     async def _follow(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_AFTER if self.problem else REREAD_EVERY):
+                async with asyncio.timeout(RETRY_AFTER if self.problem or self._outdated else REREAD_EVERY):
                     await self._reread.wait()
             self._reread.clear()
             await self._read()
 
     async def _read(self) -> None:
         try:
-            snapshot = await read_bucket(self._connection, BUCKET, READ_TIMEOUT)
+            snapshot = await read_bucket(self._connection, HOOKS, READ_TIMEOUT)
         except HookbusError as error:
             if self.problem:
                 self.problem = str(error)
             _log.warning("registrations.unread", error=str(error))
             return
-        if snapshot.revision < max(self._revisions.values(), default=0):
-            # A replica that lags behind what we were told; the bucket made anew looks the same and is read next time.
-            self._revisions = dict.fromkeys(self._revisions, 0)
-            _log.warning("registrations.outdated", revision=snapshot.revision)
+        if snapshot.revision < self._revision and not self._outdated:
+            # Either a replica that lags behind what we were told, or a bucket made anew: a second reading tells.
+            self._outdated = True
+            _log.warning("registrations.outdated", revision=snapshot.revision, known=self._revision)
             return
+        self._outdated = False
+        self._revision = snapshot.revision
         self._on_bus = {key: from_bucket(key, entry.value, entry.revision) for key, entry in snapshot.entries.items()}
         self._revisions = {key: entry.revision for key, entry in snapshot.entries.items()}
         self.problem = ""
@@ -111,8 +113,10 @@ class Registrations:
             self._reread.set()
             return
         if change.revision <= self._revisions.get(change.key, 0):
+            self._reread.set()  # known already, or of a bucket made anew
             return
         self._revisions[change.key] = change.revision
+        self._revision = max(self._revision, change.revision)
         if change.value is None:
             self._on_bus.pop(change.key, None)
         else:
