@@ -45,7 +45,16 @@ def _portable(arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 class _Said(Message):
-    """The words that go with a decision, on the wire and in the record."""
+    """The words that go with a decision, on the wire and in the record.
+
+    Attributes:
+        reason: words for the model; what is longer than 4,096 characters is cut by the reader.
+        reason_code: one of few values, for counting.
+        warning: with an allow, a word to the model; cut as the reason is.
+        suggested_arguments: with a deny, arguments that would pass, at most 64 deep; shown, never applied.
+        labels: kept in the record.
+        policy_revision: which version of the hook's policy decided.
+    """
 
     reason: Words = ""
     reason_code: str = Field(default="", max_length=64)
@@ -60,12 +69,6 @@ class Decision(_Said):
 
     Attributes:
         decision: ``allow``, ``deny``, or ``error`` from a hook that could not decide; the set is closed.
-        reason: words for the model.
-        reason_code: one of few values, for counting.
-        warning: with an allow, a word to the model.
-        suggested_arguments: with a deny, arguments that would pass; shown, never applied.
-        labels: kept in the record.
-        policy_revision: which version of the hook's policy decided.
         request_digest: SHA-256, in hexadecimal, of the body that this answers; the kit fills it in.
     """
 

@@ -25,6 +25,17 @@ AfterOutcome: TypeAlias = Literal[Outcome.COMPLETED, Outcome.FAILED, Outcome.TIM
 
 
 class _Event(Message):
+    """What is recorded of every call.
+
+    Attributes:
+        event_id: random, the same in every copy; also ``Nats-Msg-Id`` and ``ce-id``.
+        at_ms: when the call ended or was stopped, in milliseconds since 1970 by the executor's clock.
+        context: what the hooks were asked.
+        admission_ms: milliseconds that asking the hooks took.
+        decisions: every hook's, in the order of registration.
+        unguarded_by: hooks that gave no usable answer and were let pass by an open failure policy.
+    """
+
     event_id: str = Field(min_length=1)
     at_ms: Int64
     context: ToolHookContext
@@ -37,15 +48,10 @@ class ToolAfterEvent(_Event):
     """A call that was admitted, and how it ended.
 
     Attributes:
-        event_id: random, the same in every copy; also ``Nats-Msg-Id`` and ``ce-id``.
-        at_ms: when the call ended, in milliseconds since 1970 by the executor's clock.
-        context: what the hooks were asked.
+        type: tells the events apart.
         outcome: how the call ended.
         duration_ms: milliseconds that the tool alone took.
-        admission_ms: milliseconds that asking the hooks took.
         result: the text that the model reads.
-        decisions: every hook's, in the order of registration.
-        unguarded_by: hooks that gave no usable answer and were let pass by an open failure policy.
     """
 
     type: Literal["tool:after"] = "tool:after"
@@ -58,10 +64,11 @@ class ToolDeniedEvent(_Event):
     """A call that was stopped before it ran.
 
     Attributes:
+        type: tells the events apart.
+        outcome: always ``denied``.
         denied_by: the hook that decided, or ``executor`` for a call that reached no hook.
         reason: its words, or what was wrong.
         reason_code: one of few values, for counting.
-        event_id, at_ms, context, admission_ms, decisions, unguarded_by: as in `ToolAfterEvent`.
     """
 
     type: Literal["tool:denied"] = "tool:denied"

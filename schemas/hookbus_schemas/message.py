@@ -32,7 +32,11 @@ Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Message(BaseModel):
-    """A body: fields that a reader does not know are ignored, types are never coerced, another version is refused."""
+    """A body: fields that a reader does not know are ignored, types are never coerced, another version is refused.
+
+    Attributes:
+        v: version of the contract.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, ser_json_inf_nan="null")
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
 
 from hookbus_schemas.errors import ConfigError, InvalidMessage
 from hookbus_schemas.message import Int64, Text
@@ -25,6 +26,9 @@ class Enforcement(StrEnum):
 
     ENFORCE = "enforce"
     SHADOW = "shadow"
+
+
+_SOME_GLOB: JsonDict = {"minItems": 1, "items": {"type": "string", "pattern": r"\S"}}
 
 
 def _no_blank(globs: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,7 +54,7 @@ class HookRegistration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     order: Int64 = Field(default=100, strict=True)
-    tools: Annotated[tuple[Text, ...], AfterValidator(_no_blank)] = ("*",)
+    tools: Annotated[tuple[Text, ...], AfterValidator(_no_blank)] = Field(default=("*",), json_schema_extra=_SOME_GLOB)
     events: tuple[Literal["before", "after"], ...] = Field(default=("before", "after"), min_length=1)
     failure_policy: FailurePolicy = FailurePolicy.DENY
     timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS, strict=True)
