@@ -25,14 +25,20 @@ class ToolHookContext(Message):
     """One call, as every hook sees it.
 
     Attributes:
-        session_id, channel_id, sender_id, correlation_id: who the agent works for; empty where it does not say.
+        session_id: the agent's session that the call belongs to; empty, as the next three, where nobody says.
+        channel_id: where the session takes place: a chat, a terminal, a queue.
+        sender_id: whom the agent works for.
+        correlation_id: ties the call to work outside the agent.
         tool_name: the tool, as registered with the executor.
         arguments_json: the JSON object that hooks judge and the tool then gets.
         is_streaming: the tool hands out its result in pieces.
         call_id: one call; the same in a request that is sent again, so a hook with side effects keys them by it.
         executor_id: who asks; equal to the last token of the subject, which permissions vouch for.
-        agent_id, parent_call_id, depth: a sub-agent's calls name the call that started it; depth 0 is the agent itself.
-        sent_at_ms, deadline_ms: milliseconds since 1970 by the executor's clock; later answers count for nothing.
+        agent_id: which agent of the executor's.
+        parent_call_id: the call that started this sub-agent; empty for the agent itself.
+        depth: how many sub-agents down; 0 is the agent itself.
+        sent_at_ms: when the hooks were asked, in milliseconds since 1970 by the executor's clock.
+        deadline_ms: by the same clock; later answers count for nothing.
         dry_run: nothing will run, so nothing is counted or spent.
         working_directory: where the tool's relative paths begin.
         resolved_paths: each path among the arguments; a hook runs elsewhere and cannot see the agent's disk.
@@ -49,7 +55,7 @@ class ToolHookContext(Message):
     executor_id: Name
     agent_id: str = ""
     parent_call_id: str = ""
-    depth: Int64 = Field(default=0, ge=0)
+    depth: int = Field(default=0, ge=0, le=2**63 - 1)  # of two `ge`, JSON Schema would show the wider
     sent_at_ms: Int64
     deadline_ms: Int64
     dry_run: bool = False
