@@ -37,7 +37,7 @@ picture: $(BIN)/.installed ## docs/demo.svg, from a real run
 	$(BIN)/hookbus demo --svg docs/demo.svg
 
 contract: $(BIN)/.installed ## schemas/json, schemas/asyncapi.yaml and schemas/vectors from the models
-	$(BIN)/python -m schemas.generate
+	$(BIN)/python schemas/generate.py
 
 clean:
 	rm -rf .venv .hookbus dist build

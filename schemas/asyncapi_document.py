@@ -21,7 +21,12 @@ CHANNELS = (
     ("reply", "reply.{executor}.{hook}.{token}", "decision", "One hook answers one executor, once."),
     ("toolAfter", "tool.after.{executor}.{tool}", "toolAfterEvent", "A call ran. In the stream TOOL_EVENTS."),
     ("toolDenied", "tool.denied.{executor}.{tool}", "toolDeniedEvent", "A call was stopped. In TOOL_EVENTS."),
-    ("hooksChanged", "hooks.changed.{hook}", "hookRegistration", "The server republishes a change of the bucket HOOKS."),
+    (
+        "hooksChanged",
+        "hooks.changed.{hook}",
+        "hookRegistration",
+        "The server republishes a change of the bucket HOOKS.",
+    ),
 )
 
 MESSAGES = (
@@ -37,11 +42,35 @@ HEADERS = {"toolAfterEvent": "afterHeaders", "toolDeniedEvent": "deniedHeaders",
 OPERATIONS = (
     ("executor", "askHook", "send", "toolBefore", "Publishes one request to each hook that applies, all at once."),
     ("executor", "receiveAnswer", "receive", "reply", "Subscribes once to reply.<executor>.> for all its answers."),
-    ("executor", "recordCall", "send", "toolAfter", "Repeats under the same Nats-Msg-Id until the stream acknowledges."),
-    ("executor", "recordDenial", "send", "toolDenied", "Repeats under the same Nats-Msg-Id until the stream acknowledges."),
-    ("executor", "followRegistrations", "receive", "hooksChanged", "Subscribes to hooks.changed.> and reads the bucket."),
+    (
+        "executor",
+        "recordCall",
+        "send",
+        "toolAfter",
+        "Repeats under the same Nats-Msg-Id until the stream acknowledges.",
+    ),
+    (
+        "executor",
+        "recordDenial",
+        "send",
+        "toolDenied",
+        "Repeats under the same Nats-Msg-Id until the stream acknowledges.",
+    ),
+    (
+        "executor",
+        "followRegistrations",
+        "receive",
+        "hooksChanged",
+        "Subscribes to hooks.changed.> and reads the bucket.",
+    ),
     ("hook", "decide", "receive", "toolBefore", "Replicas subscribe to tool.before.<hook>.* in one queue group."),
-    ("hook", "answer", "send", "reply", "Publishes to the request's reply subject if it begins reply.<executor>.<hook>."),
+    (
+        "hook",
+        "answer",
+        "send",
+        "reply",
+        "Publishes to the request's reply subject if it begins reply.<executor>.<hook>.",
+    ),
     ("consumer", "readCalls", "receive", "toolAfter", "Reads the stream TOOL_EVENTS by a durable consumer."),
     ("consumer", "readDenials", "receive", "toolDenied", "Reads the stream TOOL_EVENTS by a durable consumer."),
 )
@@ -83,7 +112,11 @@ def _channel(address: str, message: str, description: str) -> Object:
 def _reply_to() -> Object:
     """Return the channel ``reply`` as a request names it: AsyncAPI wants no address where the message brings it."""
     messages = {"decision": _ref("components/messages", "decision")}
-    return {"address": None, "description": "The channel `reply`, by the request's reply subject.", "messages": messages}
+    return {
+        "address": None,
+        "description": "The channel `reply`, by the request's reply subject.",
+        "messages": messages,
+    }
 
 
 def _operation(view: str, name: str, action: str, channel: str, description: str) -> Object:
@@ -130,8 +163,12 @@ def _change_headers() -> Object:
     """Return what the server adds to a republished change."""
     revision = {"type": "string", "description": "The revision, in decimal."}
     gone = {"type": "string", "enum": ["DEL", "PURGE"], "description": "The hook is registered no more; no payload."}
-    properties = {"Nats-Sequence": revision, "KV-Operation": gone}
-    return {"type": "object", "required": ["Nats-Sequence"], "properties": properties}
+    always = {
+        "Nats-Stream": {"type": "string", "const": "KV_HOOKS"},
+        "Nats-Subject": {"type": "string", "description": "$KV.HOOKS. and the hook's name as one token."},
+        "Nats-Sequence": revision,
+    }
+    return {"type": "object", "required": list(always), "properties": {**always, "KV-Operation": gone}}
 
 
 def _ref(where: str, name: str) -> Object:
