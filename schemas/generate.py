@@ -13,8 +13,9 @@ import yaml
 from asyncapi_document import asyncapi
 from hookbus_schemas import Decision, HookRegistration, ToolHookContext, decode, decode_event
 from json_schemas import MODELS, json_schema
+from vector_bodies import Vector
 from vector_names import digest_vectors, subject_vectors
-from vector_table import VECTORS, Vector
+from vector_table import VECTORS
 
 FOLDER = Path(__file__).parent
 _HEAD = "# Written by schemas/generate.py; do not edit.\n"

@@ -1,7 +1,6 @@
 """What the golden vectors of the messages are made of."""
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,6 +96,11 @@ FULL_DENIED: Fields = DENIED | {
 def pack(fields: Fields, *without: str, **more: object) -> bytes:
     """Return a msgpack map of the fields, some left out, some added or changed."""
     return msgpack.packb({name: value for name, value in {**fields, **more}.items() if name not in without})
+
+
+def answer(decision: str, **more: object) -> bytes:
+    """Return a hook's answer."""
+    return pack({"decision": decision}, **more)
 
 
 def as_json(**fields: object) -> bytes:
