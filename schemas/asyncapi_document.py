@@ -162,13 +162,18 @@ def _event_headers(event_type: str) -> Object:
 def _change_headers() -> Object:
     """Return what the server adds to a republished change."""
     revision = {"type": "string", "description": "The revision, in decimal."}
-    gone = {"type": "string", "enum": ["DEL", "PURGE"], "description": "The hook is registered no more; no payload."}
+    gone = {"type": "string", "enum": ["DEL", "PURGE"], "description": "Registered no more; no payload."}
+    gone_too = {"type": "string", "description": "The same, by the server itself (NATS ADR-43)."}
     always = {
         "Nats-Stream": {"type": "string", "const": "KV_HOOKS"},
         "Nats-Subject": {"type": "string", "description": "$KV.HOOKS. and the hook's name as one token."},
         "Nats-Sequence": revision,
     }
-    return {"type": "object", "required": list(always), "properties": {**always, "KV-Operation": gone}}
+    return {
+        "type": "object",
+        "required": list(always),
+        "properties": {**always, "KV-Operation": gone, "Nats-Marker-Reason": gone_too},
+    }
 
 
 def _ref(where: str, name: str) -> Object:

@@ -1,11 +1,11 @@
 """The models as JSON Schema 2020-12, described by their docstrings."""
 
-import inspect
-import re
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 
+from descriptions import fields, summary
 from hookbus_schemas import Decision, HookDecision, HookRegistration, ToolAfterEvent, ToolDeniedEvent, ToolHookContext
 from hookbus_schemas.context import ResolvedPath
 
@@ -18,19 +18,19 @@ MODELS: dict[str, type[BaseModel]] = {
 }
 """File names and what is in them."""
 
-_INNER = {model.__name__: model for model in (ToolHookContext, ResolvedPath, HookDecision)}
-_SHARED = {
-    "v": "Version of the contract; left out, it is 1.",
-    "type": "Which event this is.",
-    "outcome": "How the call ended.",
-}
-_ATTRIBUTE = re.compile(r"^    ([a-z_, ]+): (.+)$")
+_INNER: dict[str, type[BaseModel]] = {model.__name__: model for model in (ToolHookContext, ResolvedPath, HookDecision)}
+
+
+class _Generator(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        """Say no: a field's title would repeat its name."""
+        return False
 
 
 def json_schema(stem: str) -> dict[str, Any]:
     """Return the schema in the file of this name."""
     model = MODELS[stem]
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(schema_generator=_Generator)
     _describe(schema, model)
     for name, inner in schema.get("$defs", {}).items():
         if name in _INNER:
@@ -39,22 +39,8 @@ def json_schema(stem: str) -> dict[str, Any]:
     return {**identity, **schema}
 
 
-def attributes(model: type[BaseModel]) -> dict[str, str]:
-    """Return the fields' descriptions, from the section "Attributes" of the model's docstring and its bases'."""
-    found = dict(_SHARED)
-    if model is ToolDeniedEvent:
-        found |= attributes(ToolAfterEvent)
-    if model is HookDecision:
-        found |= attributes(Decision)
-    for line in inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")[2].splitlines():
-        if match := _ATTRIBUTE.match(line):
-            found |= dict.fromkeys(match[1].split(", "), match[2])
-    return found
-
-
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    words = attributes(model)
-    schema["description"] = inspect.cleandoc(model.__doc__ or "").partition("\n")[0]
+    words = fields(model)
+    schema["description"] = summary(model)
     for name, field in schema["properties"].items():
-        if name in words:
-            field["description"] = words[name].replace("``", "`")
+        field["description"] = words[name].replace("``", "`")

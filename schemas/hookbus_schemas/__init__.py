@@ -1,6 +1,6 @@
 """The contract of hookbus: models, subjects, codec. No I/O; everything else is built on it."""
 
-from hookbus_schemas.codec import decode, decode_event, digest, encode
+from hookbus_schemas.codec import decode, decode_event, digest, encode, encode_plain_allow
 from hookbus_schemas.context import ResolvedPath, ToolHookContext
 from hookbus_schemas.decision import Decision, HookDecision, Verdict
 from hookbus_schemas.errors import (
@@ -42,4 +42,5 @@ __all__ = [
     "decode_event",
     "digest",
     "encode",
+    "encode_plain_allow",
 ]

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgpack
 from pydantic import TypeAdapter, ValidationError
 
+from hookbus_schemas.decision import Decision
 from hookbus_schemas.errors import InvalidMessage
 from hookbus_schemas.event import ToolAfterEvent, ToolDeniedEvent, ToolEvent
 from hookbus_schemas.message import Message
@@ -60,6 +61,11 @@ def decode_event(body: bytes) -> ToolAfterEvent | ToolDeniedEvent:
         raise InvalidMessage(_problem("event", error)) from error
 
 
+def encode_plain_allow(request_digest: str) -> bytes:
+    """Return what `encode` makes of an allow that says nothing else, at a tenth of the cost: it is most answers."""
+    return _ALLOW_HEAD + request_digest.encode() + _ALLOW_TAIL
+
+
 def digest(body: bytes) -> str:
     """Return the SHA-256 of a request's body, in lower-case hexadecimal."""
     return sha256(body).hexdigest()
@@ -88,3 +94,7 @@ def _problem(what: str, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or what
     return f"{what} does not fit the contract: {where[:_MAX_PROBLEM]}: {first['msg'][:_MAX_PROBLEM]}"
+
+
+_NO_DIGEST = "0" * 64
+_ALLOW_HEAD, _ALLOW_TAIL = encode(Decision.allow(request_digest=_NO_DIGEST)).split(_NO_DIGEST.encode())
