@@ -1,13 +1,14 @@
-# Each target makes .venv by itself when it is missing.
+# Each target makes $(VENV) by itself when it is missing.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 # Measured: on two cores two workers halve the time; more only fight over the servers.
 WORKERS ?= 2
 
 .PHONY: demo test test-slow bench lint format picture contract clean
 
 $(BIN)/.installed: pyproject.toml
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@
 
