@@ -11,9 +11,11 @@ import sys
 from pathlib import PurePath
 
 import structlog
+from structlog.typing import Processor
 
 from hookbus_broker import BusSettings
-from hookbus_subscribers import Decision, FunctionHook, ToolHookContext, hook, serve
+from hookbus_schemas.hook import Hook
+from hookbus_subscribers import Decision, ToolHookContext, hook, serve
 
 SECRETS = (".env", "*.pem", "*.key", "id_*", "credentials*")
 """Names of files that hold secrets, as globs."""
@@ -58,10 +60,10 @@ async def budget(context: ToolHookContext) -> Decision:
     return Decision.allow()
 
 
-HOOKS = {each.name: each for each in (no_secrets, shell_guard, budget)}
+HOOKS: dict[str, Hook] = {each.name: each for each in (no_secrets, shell_guard, budget)}
 
 
-async def _serve(served: "FunctionHook[..., Decision]", url: str) -> None:
+async def _serve(served: Hook, url: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -79,7 +81,10 @@ def main() -> None:
 
     A URL with a password has no place in a list of processes, so it is not an argument.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    # Plain tracebacks: to draw one with colours and variables takes half a second, in which no hook answers.
+    processors: list[Processor] = [structlog.processors.add_log_level, structlog.processors.format_exc_info]
+    factory = structlog.PrintLoggerFactory(sys.stderr)
+    structlog.configure([*processors, structlog.processors.KeyValueRenderer()], logger_factory=factory)
     asyncio.run(_serve(HOOKS[sys.argv[1]], sys.stdin.readline().strip()))
 
 

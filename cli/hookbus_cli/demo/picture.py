@@ -14,8 +14,10 @@ WIDTH = 118
 
 FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
-_FORMAT = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
-    "font-family: Fira Code, monospace", f"font-family: {FONTS}"
+_FORMAT = (
+    re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    .replace("font-family: Fira Code, monospace", f"font-family: {FONTS}")
+    .replace("font-family: arial", "font-family: Arial, sans-serif")
 )
 
 
@@ -37,6 +39,6 @@ def recorder() -> Console:
 
 
 def save(console: Console, path: Path) -> None:
-    """Write what the console recorded; an SVG of the same lines is the same file."""
+    """Write what the console recorded."""
     svg = console.export_svg(title="hookbus demo", code_format=_FORMAT, unique_id="hookbus")
     path.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n")

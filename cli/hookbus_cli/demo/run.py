@@ -22,7 +22,7 @@ from hookbus_cli.demo.scenes import Stage, play, within
 from hookbus_cli.demo.tools import add_tools, make_workspace
 from hookbus_cli.demo.view import View
 from hookbus_executor import Executor, ExecutorSettings
-from hookbus_schemas import Enforcement, HookRegistration, Outcome, subjects
+from hookbus_schemas import Enforcement, HookbusError, HookRegistration, Outcome, subjects
 from hookbus_subscribers import BUILT_IN, AuditLog, HookServer
 from hookbus_subscribers.serve import after_side
 
@@ -133,7 +133,7 @@ async def _stage(view: View, checks: Checks) -> AsyncIterator[Stage]:
         executor = Executor("demo-agent", bus=bus, settings=ExecutorSettings(required_hooks=("AuditLog",)))
         shell = add_tools(executor, workspace)
         await stack.enter_async_context(executor)
-        _introduce(view, hooks, started)
+        _introduce(view, executor, hooks, started)
         yield Stage(
             view, Agent(executor, checks), checks, executor, operator, hooks, dict(REGISTRATIONS), workspace, shell
         )
@@ -149,9 +149,12 @@ async def _start(stack: AsyncExitStack, hooks: dict[str, HookProcess]) -> float:
     began = time.perf_counter()
     for hook in hooks.values():
         stack.push_async_callback(hook.stop)
-    async with asyncio.TaskGroup() as group:
-        for hook in hooks.values():
-            group.create_task(hook.start())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for hook in hooks.values():
+                group.create_task(hook.start())
+    except* HookbusError as errors:
+        raise errors.exceptions[0] from None
     return time.perf_counter() - began
 
 
@@ -164,12 +167,12 @@ async def _serve_audit_log(stack: AsyncExitStack, connection: Connection) -> Non
     stack.push_async_callback(consumer.stop)
 
 
-def _introduce(view: View, hooks: dict[str, HookProcess], started: float) -> None:
-    names = ", ".join(f"{hook.name} ({hook.pid})" for hook in hooks.values())
+def _introduce(view: View, executor: Executor, hooks: dict[str, HookProcess], started: float) -> None:
+    processes = ", ".join(f"{hook.name} ({hook.pid})" for hook in hooks.values())
     view.say(
-        Text("hookbus demo: every tool call is asked over NATS, run or stopped, and recorded", "bold"),
-        f"A nats-server of its own, {len(hooks)} hook processes serving after {started:.1f} s: {names};",
-        "AuditLog in this process; an agent with seven tools in a temporary folder.",
+        Text("hookbus demo: each tool call is put to the hooks over NATS, run or stopped, and recorded", "bold"),
+        f"an agent with {len(executor.tools)} tools in a temporary folder, a nats-server of its own, AuditLog, and",
+        f"{len(hooks)} hook processes, serving after {started:.1f} s: {processes}",
     )
 
 

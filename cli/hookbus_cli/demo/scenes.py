@@ -146,7 +146,7 @@ async def _tell_of_shadow(stage: Stage, call_id: str, admission: float) -> None:
         stage.checks.that(found.enforcement is Enforcement.SHADOW, "budget should be in shadow")
         stage.checks.that(admission * 1000 < found.elapsed_ms, "a hook in shadow delayed the call")
         stage.view.note(
-            f'the record holds what budget would have done: deny, "{found.reason}", after {found.elapsed_ms:.0f} ms; '
+            f'the record holds the deny of budget, "{found.reason}", after {found.elapsed_ms:.0f} ms; '
             f"the call waited {admission * 1000:.1f} ms"
         )
 
