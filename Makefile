@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Measured: on two cores two workers halve the time; more only fight over the servers.
 WORKERS ?= 2
 
-.PHONY: demo test test-slow bench lint format picture contract clean
+.PHONY: demo test test-slow bench lint format picture contract settings clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ picture: $(BIN)/.installed ## docs/demo.svg, from a real run
 
 contract: $(BIN)/.installed ## schemas/json, schemas/asyncapi.yaml and schemas/vectors from the models
 	$(BIN)/python schemas/generate.py
+
+settings: $(BIN)/.installed ## docs/configuration.md from the settings
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf .venv .hookbus dist build
