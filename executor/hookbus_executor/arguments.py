@@ -32,8 +32,12 @@ class Arguments:
             InvalidArguments: it is no JSON object, or one that two readers could read in two ways.
         """
         try:
-            values = _parse(given if isinstance(given, str) else _dump(given))
-            text = _dump(values)
+            if isinstance(given, str):
+                values = _parse(given)
+                text = _dump(values)
+            else:  # what comes of writing is what would be written anew
+                text = _dump(given)
+                values = _parse(text)
             text.encode()
         except InvalidArguments:
             raise
@@ -46,12 +50,8 @@ class Arguments:
         return cls(text, values)
 
 
-def _dump(values: object) -> str:
-    return json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
 def _parse(text: str) -> JsonObject:
-    values = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    values = _decoder.decode(text)
     if not isinstance(values, dict):
         raise InvalidArguments(f"arguments must be a JSON object, not {_KINDS.get(type(values), 'null')}")
     return values
@@ -69,3 +69,8 @@ def _unique(pairs: list[tuple[str, object]]) -> JsonObject:
 
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+# Made once: `json.dumps` and `json.loads` would make new ones for every call.
+_dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)

@@ -5,6 +5,7 @@ or subscription is made for a question. Above it is `executor`, below it `poll`,
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,18 +34,18 @@ from hookbus_schemas import (
 )
 from hookbus_schemas.hook import Decide
 
-HEDGE_AFTER = 1.0
-"""Seconds after which a question goes out once more: queue groups pick replicas without regard to their health."""
+TICK = 0.002
+"""Seconds by which a timer may come early; uvloop's clock counts in milliseconds."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class _Round:
-    """All questions of one call, and the timers that end them."""
+    """All questions of one call, and the timer that looks after them."""
 
     questions: list[Question] = field(default_factory=list)
-    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    timer: asyncio.TimerHandle | None = None
 
 
 class Asker:
@@ -106,7 +107,7 @@ class Asker:
         except BaseException:
             self._end(asked)
             raise
-        if poll.complete.done():
+        if poll.is_complete:
             self._end(asked)
             return
         self._retire([question for question in asked.questions if not poll.wants(question.hook)])
@@ -115,28 +116,39 @@ class Asker:
     # Questions go out.
 
     def _send(self, asked: _Round, poll: Poll, hooks: Sequence[RegisteredHook]) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        bodies: dict[int, tuple[ToolHookContext, bytes, str]] = {}
-        by_timeout: defaultdict[float, list[Question]] = defaultdict(list)
+        now = asyncio.get_running_loop().time()
+        made_for, context, body, body_digest = -1, poll.context, b"", ""
         for hook in hooks:
             timeout_ms = hook.registration.timeout_ms
             question = Question(hook, poll, now, timeout_ms / 1000)
             if self._ends_at_once(question):
                 continue
             asked.questions.append(question)
-            by_timeout[question.timeout].append(question)
-            if timeout_ms not in bodies:
-                bodies[timeout_ms] = _body(poll.context, timeout_ms)
-            context, question.body, question.digest = bodies[timeout_ms]
+            if timeout_ms != made_for:
+                made_for = timeout_ms
+                context, body, body_digest = _body(poll.context, timeout_ms)
             if hook.decide is None:
+                question.body, question.digest = body, body_digest
                 self._publish(question)
             else:
                 self._ask_in_process(question, hook.decide, context)
-        for timeout, questions in by_timeout.items():
-            asked.timers.append(loop.call_later(timeout, self._expire, questions))
-        if any(timeout > HEDGE_AFTER for timeout in by_timeout):
-            asked.timers.append(loop.call_later(HEDGE_AFTER, self._hedge, asked.questions))
+        self._arm(asked)
+
+    def _arm(self, asked: _Round) -> None:
+        """Look again when the next of these questions is to go out once more, or to end."""
+        due = min((question.due for question in asked.questions if question.is_open), default=None)
+        if due is not None:
+            asked.timer = asyncio.get_running_loop().call_at(due, self._look_after, asked)
+
+    def _look_after(self, asked: _Round) -> None:
+        soon = asyncio.get_running_loop().time() + TICK
+        for question in asked.questions:
+            if question.is_open and question.due <= soon:
+                if question.ends_at <= soon:
+                    self._expire(question)
+                else:
+                    self._hedge(question)
+        self._arm(asked)
 
     def _ends_at_once(self, question: Question) -> bool:
         hook = question.hook
@@ -174,14 +186,11 @@ class Asker:
             return
         self._take(question, answer)
 
-    def _hedge(self, questions: list[Question]) -> None:
-        for question in questions:
-            if question.reply in self._awaited and question.timeout > HEDGE_AFTER:
-                question.hedged = True
-                try:
-                    self._connection.publish_nowait(question.subject, question.body, question.reply)
-                except BusUnavailable:
-                    return  # the disconnection ends these questions
+    def _hedge(self, question: Question) -> None:
+        question.hedged = True
+        if question.reply in self._awaited:
+            with contextlib.suppress(BusUnavailable):  # the disconnection ends the question
+                self._connection.publish_nowait(question.subject, question.body, question.reply)
 
     # Answers come in.
 
@@ -273,14 +282,11 @@ class Asker:
             )
         question.poll.record(question.hook, decision)
 
-    def _expire(self, questions: list[Question]) -> None:
-        for question in questions:
-            if question.poll.wants(question.hook):
-                _log.warning("hook.timed_out", hook=question.hook.name, call_id=question.poll.context.call_id)
-                reason = f"it did not answer within {question.timeout:g} s"
-                self._settle(question, Verdict.TIMEOUT, reason, "timed_out")
-                if question.task is not None:
-                    question.task.cancel()
+    def _expire(self, question: Question) -> None:
+        _log.warning("hook.timed_out", hook=question.hook.name, call_id=question.poll.context.call_id)
+        self._settle(question, Verdict.TIMEOUT, f"it did not answer within {question.timeout:g} s", "timed_out")
+        if question.task is not None:
+            question.task.cancel()
 
     def _on_disconnect(self) -> None:
         self._all_unavailable("the connection to the bus was lost", "bus_unavailable")
@@ -307,8 +313,8 @@ class Asker:
 
     def _end(self, asked: _Round) -> None:
         self._retire(asked.questions)
-        for timer in asked.timers:
-            timer.cancel()
+        if asked.timer is not None:
+            asked.timer.cancel()
 
 
 def _body(context: ToolHookContext, timeout_ms: int) -> tuple[ToolHookContext, bytes, str]:

@@ -16,6 +16,9 @@ from hookbus_schemas.threads import Threads
 PATHS_TIMEOUT = 2.0
 """Seconds that resolving a call's paths may take; a dead network disk must not hold the call for ever."""
 
+NOBODY = Session()
+"""The session of a call that names none."""
+
 _current: contextvars.ContextVar[ToolHookContext | None] = contextvars.ContextVar("hookbus_call", default=None)
 
 
@@ -70,7 +73,7 @@ class Calls:
         is_streaming: bool = False,
         dry_run: bool = False,
     ) -> ToolHookContext:
-        of = session or Session()
+        of = session or NOBODY
         parent = _current.get()
         now = _now_ms()
         return ToolHookContext(

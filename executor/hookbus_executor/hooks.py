@@ -26,7 +26,7 @@ class RegisteredHook:
     decide: Decide | None = field(default=None, compare=False)
     problem: str = ""
 
-    @property
+    @cached_property
     def enforced(self) -> bool:
         """Whether its deny stops a call."""
         return self.registration.enforcement is Enforcement.ENFORCE
@@ -67,10 +67,11 @@ class HookTable:
         # A hook on the bus wins over one of its name in the process: nobody answers in another's name.
         by_name: Mapping[str, RegisteredHook] = {hook.name: hook for hook in (*in_process, *on_bus)}
         self.hooks = tuple(sorted(by_name.values(), key=lambda hook: (hook.registration.order, hook.name)))
+        self._names = frozenset(by_name)
         self._by_tool: dict[str, tuple[RegisteredHook, ...]] = {}
 
     def __contains__(self, name: object) -> bool:
-        return any(hook.name == name for hook in self.hooks)
+        return name in self._names
 
     def for_tool(self, tool: str) -> tuple[RegisteredHook, ...]:
         """Return the hooks to ask before a call of this tool."""

@@ -13,8 +13,7 @@ from hookbus_schemas import Decision, HookDecision, ToolHookContext, Verdict
 
 def judge(hook: RegisteredHook, answer: Decision, elapsed: float) -> HookDecision:
     """Return a hook's own answer as the record holds it."""
-    return HookDecision.model_construct(
-        v=1,
+    return HookDecision(
         hook=hook.name,
         decision=answer.decision,
         reason=answer.reason,
@@ -48,7 +47,7 @@ class Poll:
     """One call's decisions.
 
     The call is decided by the first enforced deny (or failure that counts as one), or when every enforced hook has let
-    it pass. Shadow hooks never delay it; `complete` is when they too have come in. A `patient` poll waits for all.
+    it pass. Shadow hooks never delay it; `complete` is done when they too have come in. A `patient` poll waits for all.
     """
 
     def __init__(self, context: ToolHookContext, hooks: Sequence[RegisteredHook], *, patient: bool = False) -> None:
@@ -59,10 +58,25 @@ class Poll:
         self._patient = patient
         self._decisions: list[HookDecision] = []
         self._denial: HookDecision | None = None
-        loop = asyncio.get_running_loop()
-        self.decided: asyncio.Future[None] = loop.create_future()
-        self.complete: asyncio.Future[None] = loop.create_future()
-        self._settle_futures()
+        self._loop = asyncio.get_running_loop()
+        self.decided: asyncio.Future[None] = self._loop.create_future()
+        self._complete: asyncio.Future[None] | None = None
+        if not self._blocking:
+            self.decided.set_result(None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no decision is still to come."""
+        return not self._waiting
+
+    @property
+    def complete(self) -> "asyncio.Future[None]":
+        """Done when no decision is still to come; few polls are waited for so long, so it is made when asked for."""
+        if self._complete is None:
+            self._complete = self._loop.create_future()
+            if not self._waiting:
+                self._complete.set_result(None)
+        return self._complete
 
     def wants(self, hook: RegisteredHook) -> bool:
         """Tell whether this hook's decision is still to come and would be recorded."""
@@ -75,21 +89,22 @@ class Poll:
         self._decisions.append(decision)
         if hook.enforced or self._patient:
             self._blocking -= 1
-        if hook.enforced and self._denial is None and _denies(decision):
-            self._denial = decision
-        self._settle_futures()
+            if self._denial is None and _denies(hook, decision):
+                self._denial = decision
+        if not self.decided.done() and (not self._blocking or (self._denial is not None and not self._patient)):
+            self._decide()
+        if not self._waiting and self._complete is not None and not self._complete.done():
+            self._complete.set_result(None)
 
-    def _settle_futures(self) -> None:
-        is_decided = not self._blocking or (self._denial is not None and not self._patient)
-        if is_decided and not self.decided.done():
-            if self._denial is not None:  # the rest is not waited for; shadow hooks are recorded all the same
-                self._waiting = {name: hook for name, hook in self._waiting.items() if not hook.enforced}
-            self.decided.set_result(None)
-        if not self._waiting and not self.complete.done():
-            self.complete.set_result(None)
+    def _decide(self) -> None:
+        if self._denial is not None:  # the rest is not waited for; shadow hooks are recorded all the same
+            self._waiting = {name: hook for name, hook in self._waiting.items() if not hook.enforced}
+        self.decided.set_result(None)
 
     def decisions(self) -> tuple[HookDecision, ...]:
         """Return what has come in so far, in the order of registration."""
+        if len(self._decisions) < 2:
+            return tuple(self._decisions)
         return tuple(sorted(self._decisions, key=lambda decision: self._order[decision.hook]))
 
     def admission(self, *, skipped: tuple[str, ...], elapsed: float) -> Admission:
@@ -120,5 +135,5 @@ def denial_words(denial: HookDecision) -> str:
     return denial.reason if denial.decision is Verdict.DENY else f"{denial.decision}: {denial.reason}".rstrip(": ")
 
 
-def _denies(decision: HookDecision) -> bool:
-    return decision.decision is not Verdict.ALLOW and not decision.failed_open
+def _denies(hook: RegisteredHook, decision: HookDecision) -> bool:
+    return hook.enforced and decision.decision is not Verdict.ALLOW and not decision.failed_open

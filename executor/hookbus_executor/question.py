@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.poll import Poll
 
+HEDGE_AFTER = 1.0
+"""Seconds after which a question goes out once more: queue groups pick replicas without regard to their health."""
+
 MAX_RETIRED = 10_000
 """Reply subjects remembered after their question ended, to tell a late answer from one that nobody asked for."""
 
@@ -35,6 +38,21 @@ class Question:
     hedged: bool = False
     task: asyncio.Task[None] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its decision is still wanted."""
+        return self.poll.wants(self.hook)
+
+    @property
+    def ends_at(self) -> float:
+        """When waiting for it ends, by the loop's clock."""
+        return self.asked_at + self.timeout
+
+    @property
+    def due(self) -> float:
+        """When something is to be done about it: to send it once more, or to end it."""
+        return self.ends_at if self.hedged else self.asked_at + min(HEDGE_AFTER, self.timeout)
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -56,8 +74,7 @@ class Retired:
         """Remember a question that went over the bus."""
         if not question.reply:
             return
-        deadline = question.asked_at + question.timeout
-        ended = Ended(question.hook.name, question.poll.context.call_id, deadline, timed_out)
+        ended = Ended(question.hook.name, question.poll.context.call_id, question.ends_at, timed_out)
         self._by_reply[question.reply] = ended
         if len(self._by_reply) > MAX_RETIRED:
             self._by_reply.popitem(last=False)

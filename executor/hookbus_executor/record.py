@@ -112,7 +112,7 @@ class Recorder:
         )
 
     def _append(self, event: Event, poll: Poll | None) -> None:
-        if poll is None or poll.complete.done():
+        if poll is None or poll.is_complete:
             self._outbox.append(_with_decisions(event, poll))
         else:
             self._start(self._append_when_complete(event, poll))

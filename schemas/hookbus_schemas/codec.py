@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 import msgpack
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from hookbus_schemas.decision import Decision
 from hookbus_schemas.errors import InvalidMessage
@@ -29,7 +29,7 @@ def encode(message: Message) -> bytes:
         InvalidMessage: some text in it cannot be written in UTF-8, or a value not in msgpack.
     """
     try:
-        return msgpack.packb(message.model_dump())
+        return msgpack.packb(vars(message), default=_fields)
     except (ValueError, OverflowError, TypeError, RecursionError) as error:
         raise InvalidMessage(f"{type(message).__name__} cannot be encoded: {error}") from error
 
@@ -69,6 +69,12 @@ def encode_plain_allow(request_digest: str) -> bytes:
 def digest(body: bytes) -> str:
     """Return the SHA-256 of a request's body, in lower-case hexadecimal."""
     return sha256(body).hexdigest()
+
+
+def _fields(part: object) -> dict[str, object]:
+    if isinstance(part, BaseModel):
+        return vars(part)
+    raise TypeError(f"{type(part).__name__} is nothing that msgpack has")
 
 
 def _unpack(what: str, body: bytes) -> dict[str, object]:

@@ -12,6 +12,8 @@ MAX_WORDS = 4096
 
 
 def _cut(text: str) -> str:
+    if not text.isascii():  # a deny that quotes a model's half surrogate pair must stay one that can be sent
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 1] + "…"
 
 
