@@ -1,5 +1,6 @@
 """The demo as its users start it: a process of its own, run to its end, interrupted, killed."""
 
+import io
 import re
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from rich.console import Console
 from children import Child, alive
 from hookbus_cli.demo import picture
 from hookbus_cli.demo.record import Replay, differences
-from hookbus_cli.demo.view import Row
+from hookbus_cli.demo.view import Row, View
 from hookbus_executor import ToolResult
 from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent, ToolHookContext
 from support import until
@@ -99,6 +100,31 @@ async def test_killed_it_leaves_no_process(temporary: Path) -> None:
         assert len(pids) > 3
         await demo.end(signal.SIGKILL)
     await until(lambda: not any(alive(pid) for pid in pids), timeout=10)
+
+
+@pytest.mark.slow
+async def test_what_is_not_as_the_demo_says_makes_it_fail(temporary: Path) -> None:
+    """With other files than its calls expect it says what was wrong, and exits with 1."""
+    other_notes = "import hookbus_cli.demo.tools as tools; tools.FILES['notes.txt'] = 'Any deny stops. record Hooks'\n"
+    async with Child(other_notes + DEMO, "") as demo:
+        output = (await demo.process.communicate())[0].decode()
+    assert demo.process.returncode == 1
+    assert "WRONG: call 3 (shell) should say '3 notes.txt', not '0 notes.txt" in output
+    assert "hookbus up" not in output
+    nothing_left(temporary)
+
+
+def test_on_a_terminal_a_call_is_shown_while_it_runs() -> None:
+    """The table has the row of a call before its result, and its end afterwards."""
+    console = Console(width=100, force_terminal=True, file=io.StringIO())
+    view, row = View(console), Row(1, "shell", {"command": "date"})
+    with console.capture() as captured, view.scene("A scene") as scene:
+        scene.add(row)
+        row.result = result("a", "Tuesday")
+        scene.ended(row)
+    running, _, ended = captured.get().partition("completed")
+    assert "running" in running
+    assert "Tuesday" in ended
 
 
 def result(call_id: str, text: str = "fine") -> ToolResult:

@@ -15,10 +15,10 @@ from hookbus_cli.demo.view import View
 from hookbus_executor import Executor, ToolResult
 from hookbus_schemas import Enforcement, HookRegistration, Outcome, Verdict, subjects
 
-AT_ONCE = 0.5
+AT_ONCE = 1.0
 """Seconds within which a dead hook must have been noticed for the demo to pass; the time that it took is printed."""
 
-NOTICED = 0.1
+NOTICED = 0.3
 """Seconds for the server to read the end of a killed process's connection; the system closes it before."""
 
 LONG_TEXT = "All work and no play makes a dull agent. " * 10
@@ -74,7 +74,7 @@ def _all_allowed(stage: Stage) -> None:
 async def _denied(stage: Stage) -> None:
     await _calls(
         stage,
-        "Denied before they ran, with a reason for the model; what a hook suggests, passes",
+        "Denied, with a reason for the model; what a hook suggests passes",
         denied("read_file", "no-secrets", "may hold secrets", path=".env"),
         allowed("read_file", "API_TOKEN=", path=".env.example"),
         denied("read_file", "no-secrets", ".env may hold", path="settings.txt"),
@@ -82,7 +82,7 @@ async def _denied(stage: Stage) -> None:
         denied("shell", "shell-guard", "error: ", command='echo "no end'),
     )
     stage.view.note("settings.txt is a link to .env: a hook judges where a path really leads")
-    stage.view.note("the last one made shell-guard raise: its failure policy is deny, so the call was stopped")
+    stage.view.note("call 10 made shell-guard raise; it fails closed, so the call was stopped")
     stage.checks.that((stage.workspace / "settings.txt").readlink() == Path(".env"), "settings.txt should link to .env")
     stage.checks.that((stage.workspace / "notes.txt").is_file(), "rm -rf ran though it was denied")
 
@@ -92,13 +92,13 @@ async def _go_wrong(stage: Stage) -> None:
         stage,
         "Slow, failing, out of time, and two that reached no hook",
         allowed("search", "notes.txt", word="record"),
-        Call("exchange_rate", {"currency": "EUR"}, Outcome.FAILED, says="failed"),
+        Call("fetch_rate", {"currency": "EUR"}, Outcome.FAILED, says="failed"),
         Call("shell", {"command": "sleep 30"}, Outcome.TIMED_OUT, says="timed out"),
         denied("fly_to_moon", "executor", "Unknown tool", speed="high"),
         denied("read_file", "executor", "arguments do not fit", file="notes.txt"),
     )
     stage.checks.that(not any(result.decisions for result in results[-2:]), "two calls should have reached no hook")
-    gone = await within(2.0, lambda: not stage.shell.running)
+    gone = await within(5.0, lambda: not stage.shell.running)
     stage.checks.that(gone, "sleep 30 still runs after its time limit")
     if gone:
         stage.view.note(f"sleep 30 was killed at its limit of {SHELL_TIMEOUT:g} s; no command is left running")
@@ -174,7 +174,7 @@ async def _dead_hook(stage: Stage) -> None:
         await stage.agent.call(scene, allowed("read_file", "hello", path="app.py"))
     took = stopped.admission_duration
     stage.checks.that(took < AT_ONCE, f"the call without its hook was denied only after {took:.2f} s")
-    stage.view.note(f"denied {took * 1000:.1f} ms after it was asked for; tools that shell-guard does not guard go on")
+    stage.view.note(f"denied {took * 1000:.1f} ms after it was asked for; what it does not guard goes on")
     started = await hook.start()
     stage.checks.that(hook.pid != dead, "the process of shell-guard is the same as before")
     with stage.view.scene(f"shell-guard started again ({hook.pid}), serving after {started:.1f} s") as scene:

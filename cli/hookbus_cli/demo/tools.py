@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hookbus_executor import Executor
 
-SHELL_TIMEOUT = 1.0
+SHELL_TIMEOUT = 2.0
 """Seconds that a command may run."""
 
 SEARCH_TIME = 0.7
@@ -112,6 +112,6 @@ def _add_odd_tools(executor: Executor, workspace: Path) -> None:
         return [path.name for path in workspace.glob("*.txt") if word in path.read_text()]
 
     @executor.tool
-    def exchange_rate(currency: str) -> float:
+    def fetch_rate(currency: str) -> float:
         """Fail, as a service that is down would make it."""
         raise ConnectionError(f"no rates for {currency}")

@@ -121,14 +121,14 @@ class View:
 
     def table(self, rows: list[Row], width: int) -> Table:
         """Return the rows as a table; all tables of one width align."""
-        table = Table(box=None, width=width, padding=(0, 1), show_header=self._header, header_style="dim")
+        table = Table(box=None, width=width, padding=(0, 1, 0, 0), show_header=self._header, header_style="dim")
         table.add_column("#", justify="right", width=2)
-        table.add_column("tool", width=13, no_wrap=True)
+        table.add_column("tool", width=11, no_wrap=True)
         table.add_column("arguments", ratio=5, no_wrap=True)
         table.add_column("outcome", width=9)
-        table.add_column("who denied and why, or the result", ratio=9)
+        table.add_column("who and why, or result", ratio=9)
         table.add_column("asked ms", justify="right", width=8)
-        table.add_column("ran ms", justify="right", width=7)
+        table.add_column("ran ms", justify="right", width=6)
         for row in rows:
             cells = (Text(str(row.number)), Text(row.tool), Text(row.short_arguments), row.outcome, row.words)
             table.add_row(*cells, *row.times)
