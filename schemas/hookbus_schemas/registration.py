@@ -28,6 +28,9 @@ class Enforcement(StrEnum):
     SHADOW = "shadow"
 
 
+_MAX_SHOWN = 80
+"""Characters that are told of a field's name."""
+
 _SOME_GLOB: JsonDict = {"minItems": 1, "items": {"type": "string", "pattern": r"\S"}}
 
 
@@ -93,7 +96,8 @@ class HookRegistration(BaseModel):
             raise ConfigError(f"registration: {_first_problem(error)}") from error
         unknown = sorted(set(fields) - set(cls.model_fields))
         if unknown:
-            raise ConfigError(f"registration: {unknown[0]} is not a field; there are {', '.join(cls.model_fields)}")
+            known = ", ".join(cls.model_fields)
+            raise ConfigError(f"registration: {_shown(unknown[0])} is not a field; there are {known}")
         return registration
 
 
@@ -105,11 +109,17 @@ def _fields(body: bytes) -> dict[str, object]:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)} is given twice")
+    fields: dict[str, object] = {}
+    for key, value in pairs:
+        if key in fields:
+            raise ValueError(f"{_shown(key)} is given twice")
+        fields[key] = value
     return fields
+
+
+def _shown(name: str) -> str:
+    """Return a name that somebody wrote so that a line of a log can take it."""
+    return name if name.isidentifier() and len(name) <= _MAX_SHOWN else repr(name[:_MAX_SHOWN])
 
 
 def _first_problem(error: Exception) -> str:

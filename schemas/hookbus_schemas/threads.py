@@ -21,7 +21,11 @@ class Threads:
         self._places = asyncio.Semaphore(limit)
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Return what the function returns; when cancelled, leave it to end by itself."""
+        """Return what the function returns; when cancelled, leave it to end by itself.
+
+        Raises:
+            RuntimeError: no thread can be started, or the function raised `StopIteration`.
+        """
         await self._places.acquire()
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[T] = loop.create_future()
@@ -51,5 +55,10 @@ class Threads:
             except RuntimeError:
                 return  # the loop is closed: nobody waits any more
 
-        threading.Thread(target=work, name=f"hookbus-{getattr(function, '__name__', 'call')}", daemon=True).start()
+        thread = threading.Thread(target=work, name=f"hookbus-{getattr(function, '__name__', 'call')}", daemon=True)
+        try:
+            thread.start()
+        except BaseException:  # the machine has no more threads: nobody holds the place
+            self._places.release()
+            raise
         return await ended
