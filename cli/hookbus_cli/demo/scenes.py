@@ -82,7 +82,7 @@ async def _denied(stage: Stage) -> None:
         denied("shell", "shell-guard", "error: ", command='echo "no end'),
     )
     stage.view.note("settings.txt is a link to .env: a hook judges where a path really leads")
-    stage.view.note("call 10 made shell-guard raise; it fails closed, so the call was stopped")
+    stage.view.note(f"call {len(stage.agent.seen)} made shell-guard raise; it fails closed, so the call was stopped")
     stage.checks.that((stage.workspace / "settings.txt").readlink() == Path(".env"), "settings.txt should link to .env")
     stage.checks.that((stage.workspace / "notes.txt").is_file(), "rm -rf ran though it was denied")
 

@@ -78,8 +78,9 @@ class Row:
 
 
 def _short(value: object) -> str:
-    text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
-    return text if len(text) <= 24 else f"{text[:20]}... ({len(text)})"
+    text = value if isinstance(value, str) else json.dumps(value)
+    line = " ".join(text.split())
+    return line if len(line) <= 24 else f"{line[:20]}... ({len(text)})"
 
 
 def _ms(seconds: float) -> str:
