@@ -6,6 +6,7 @@ Above it is `serve`; below it `asked`, which reads requests, and `answers`, whic
 import asyncio
 import time
 from collections import deque
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -214,18 +215,21 @@ class HookServer:
         limit = min(left, MAX_TIMEOUT_MS / 1000) + GRACE
         timer = asyncio.get_running_loop().call_later(limit, self._expire, request, context)
         try:
-            self._answer(request, await self._ask(context))
+            await self._decide_and_answer(request, context)
         finally:
             timer.cancel()
 
-    async def _ask(self, context: ToolHookContext) -> Decision:
+    async def _decide_and_answer(self, request: Request, context: ToolHookContext) -> None:
         try:
-            return await self._decide(context)
+            decision = await self._decide(context)
         except FAILURES as error:
             if is_cancellation(error):
                 raise
-            self._log("hook.failed", context, exc_info=error)
-            return Decision.error(f"the hook raised {type(error).__name__}", reason_code="hook_error")
+            self._fail(request, f"the hook raised {type(error).__name__}", "hook_error")
+            # After the answer has left: a traceback may take half a second to draw.
+            asyncio.get_running_loop().call_soon(partial(self._log, "hook.failed", context, exc_info=error))
+        else:
+            self._answer(request, decision)
 
     def _expire(self, request: Request, context: ToolHookContext) -> None:
         """Answer for a function that is too slow, whether or not it lets itself be cancelled."""

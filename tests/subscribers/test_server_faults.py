@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import msgpack
 import pytest
+import structlog
 from structlog.testing import capture_logs
+from structlog.typing import EventDict, WrappedLogger
 
 from hookbus_schemas import (
     Answer,
@@ -51,6 +53,31 @@ async def test_an_exception_becomes_an_error_without_its_words(bus: Bus) -> None
     assert entry == about
 
 
+async def test_the_answer_leaves_before_the_traceback_is_drawn(bus: Bus) -> None:
+    """Who asked does not wait for a log line that may take longer than the hook."""
+
+    async def decide(context: ToolHookContext) -> Answer:
+        raise RuntimeError
+
+    asker, connection = await bus.asker("h"), await bus.connection()
+    server = HookServer(Asked(decide), connection)
+    when_logged: list[tuple[int, int]] = []
+
+    def look(_logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict:
+        if entry["event"] == "hook.failed":
+            when_logged.append((server.served.errors, connection.pending_data_size))
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[look])
+    try:
+        async with server:
+            await asker.ask()
+    finally:
+        structlog.configure(**before)
+    assert when_logged == [(1, 0)]
+
+
 @pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), StopIteration(), RecursionError()])
 async def test_whatever_a_hook_raises_the_server_lives_on(bus: Bus, error: BaseException) -> None:
     """A hook that calls ``sys.exit`` or looks at a cancelled future ends nobody but itself."""
@@ -85,7 +112,7 @@ async def test_an_answer_that_is_none_is_an_error(bus: Bus, answer: bool) -> Non
         pytest.param(Decision.deny("no", suggested_arguments={"x": 2**70}), id="a number that msgpack has not"),
         pytest.param(_unchecked(decision="maybe"), id="no verdict"),
         pytest.param(_unchecked(), id="empty"),
-        pytest.param(Decision.deny("\ud800"), id="no text"),
+        pytest.param(Decision.deny("no", suggested_arguments={"x": "\ud800"}), id="no text"),
     ],
 )
 async def test_an_answer_that_cannot_be_sent_is_replaced_by_an_error(bus: Bus, answer: Decision) -> None:
