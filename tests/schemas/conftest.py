@@ -3,6 +3,6 @@
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "same-every-run", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "same-every-run", derandomize=True, max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same-every-run")

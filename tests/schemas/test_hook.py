@@ -11,6 +11,7 @@ import pytest
 from hookbus_schemas import Answer, Decision, ToolHook, ToolHookContext, ToolHookWithContext
 from hookbus_schemas.hook import decider, observer, observes
 from hookbus_schemas.threads import Threads
+from support import until
 
 CONTEXT = ToolHookContext(
     tool_name="t", arguments_json='{"a":1}', call_id="c", executor_id="e", sent_at_ms=1, deadline_ms=2
@@ -217,3 +218,35 @@ async def test_a_slow_plain_hook_does_not_hold_up_another() -> None:
         assert not first.done()
         may_go.set()
         assert await first == Decision.allow()
+
+
+async def test_an_async_hook_needs_no_thread() -> None:
+    """It answers though every place is taken."""
+    threads, may_go = Threads(limit=1), threading.Event()
+    async with asyncio.timeout(5):
+        blocking = asyncio.create_task(threads.run(may_go.wait, 5))
+        await asyncio.sleep(0)
+        assert await decider(Async(False), threads)(CONTEXT) == Decision.deny("")
+        may_go.set()
+        assert await blocking
+
+
+async def test_a_question_that_is_given_up_is_cancelled_in_an_async_hook() -> None:
+    """What the hook does at its end is done before the question ends."""
+    steps: list[str] = []
+
+    class Waiting(Async):
+        async def before_execute(self, tool_name: str, arguments: str) -> Any:
+            try:
+                steps.append("asked")
+                await asyncio.Event().wait()
+            finally:
+                steps.append("cancelled")
+
+    async with asyncio.timeout(5):
+        asking = asyncio.ensure_future(decider(Waiting(), Threads())(CONTEXT))
+        await until(lambda: steps)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert steps == ["asked", "cancelled"]
