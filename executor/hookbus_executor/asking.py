@@ -6,6 +6,7 @@ or subscription is made for a question. Above it is `executor`, below it `poll`,
 
 import asyncio
 import contextlib
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -116,7 +117,7 @@ class Asker:
     # Questions go out.
 
     def _send(self, asked: _Round, poll: Poll, hooks: Sequence[RegisteredHook]) -> None:
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         made_for, context, body, body_digest = -1, poll.context, b"", ""
         for hook in hooks:
             timeout_ms = hook.registration.timeout_ms
@@ -138,10 +139,10 @@ class Asker:
         """Look again when the next of these questions is to go out once more, or to end."""
         due = min((question.due for question in asked.questions if question.is_open), default=None)
         if due is not None:
-            asked.timer = asyncio.get_running_loop().call_at(due, self._look_after, asked)
+            asked.timer = asyncio.get_running_loop().call_later(due - time.monotonic(), self._look_after, asked)
 
     def _look_after(self, asked: _Round) -> None:
-        soon = asyncio.get_running_loop().time() + TICK
+        soon = time.monotonic() + TICK
         for question in asked.questions:
             if question.is_open and question.due <= soon:
                 if question.ends_at <= soon:
@@ -236,7 +237,7 @@ class Asker:
             decision: Verdict = decode(Decision, body).decision
         except InvalidMessage:
             decision = Verdict.ERROR
-        late_ms = round((asyncio.get_running_loop().time() - ended.deadline) * 1000)
+        late_ms = round((time.monotonic() - ended.deadline) * 1000)
         _log.warning(
             "hook.answered_late", hook=ended.hook, call_id=ended.call_id, decision=decision.value, late_ms=late_ms
         )
@@ -245,13 +246,13 @@ class Asker:
 
     def _take(self, question: Question, answer: Decision) -> None:
         """End a question with the hook's own answer."""
-        elapsed = asyncio.get_running_loop().time() - question.asked_at
+        elapsed = time.monotonic() - question.asked_at
         self._breakers[question.hook.name].answered()
         self._record(question, judge(question.hook, answer, elapsed))
 
     def _settle(self, question: Question, verdict: Verdict, reason: str, code: str) -> None:
         """End a question with what stands in for an answer."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         breaker = self._breakers[question.hook.name]
         if verdict is Verdict.TIMEOUT:
             if breaker.timed_out(now):

@@ -20,7 +20,7 @@ class Question:
 
     Attributes:
         hook, poll: who is asked, and where the decision goes.
-        asked_at: by the loop's clock, in seconds.
+        asked_at: by `time.monotonic`, in seconds; uvloop's own clock counts in milliseconds.
         timeout: seconds that it waits.
         reply, subject, body, digest: what went over the bus; empty for a hook in this process.
         hedged: the question went out twice.
@@ -45,7 +45,7 @@ class Question:
 
     @property
     def ends_at(self) -> float:
-        """When waiting for it ends, by the loop's clock."""
+        """When waiting for it ends, by the same clock."""
         return self.asked_at + self.timeout
 
     @property

@@ -1,0 +1,125 @@
+"""What all commands share: their settings, and how they end."""
+
+import asyncio
+import functools
+import logging
+import os
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, cast
+
+import typer
+from rich.console import Console
+
+from hookbus_broker import BusSettings, Connection, check_known_tables, connect, find_running
+from hookbus_cli import logs
+from hookbus_executor import ExecutorSettings
+from hookbus_schemas import BusUnavailable, HookbusError
+
+P = ParamSpec("P")
+
+DENIED, ERROR, INTERRUPTED = 1, 2, 130
+"""Exit codes; 0 is success, and for `check` an allow."""
+
+out = Console()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was said before the name of the command."""
+
+    config: Path | None = None
+    url: str | None = None
+    state_dir: Path | None = None
+    verbose: bool = False
+
+    def bus(self, **overrides: Any) -> BusSettings:
+        """Return the settings of the bus; the command line wins over the environment, that over the file.
+
+        Raises:
+            ConfigError: the file or environment has what nobody knows, or a value cannot mean anything.
+        """
+        check_known_tables((BusSettings, ExecutorSettings), self.config)
+        given = {"url": self.url, "state_dir": self.state_dir} | overrides
+        return BusSettings.load(self.config, **{name: value for name, value in given.items() if value is not None})
+
+    def executor(self) -> ExecutorSettings:
+        """Return the settings of an executor; raises as `bus` does."""
+        return ExecutorSettings.load(self.config)
+
+
+def options(context: typer.Context) -> Options:
+    """Return what the callback of the app has kept."""
+    found = context.find_object(Options)
+    return found if found is not None else Options()
+
+
+@asynccontextmanager
+async def running_bus(settings: BusSettings, name: str) -> AsyncIterator[Connection]:
+    """Connect to a bus that runs; start none.
+
+    Raises:
+        BusUnavailable: none runs; the message says how to start one.
+    """
+    url = await find_running(settings)
+    if url is None:
+        raise BusUnavailable("no bus is running here: start one with `hookbus up`, or name one with --url")
+    async with await connect(settings, name=name, url=url) as connection:
+        yield connection
+
+
+def run(work: Coroutine[Any, Any, int | None], *, verbose: bool) -> int:
+    """Run a command to its end and return its exit code; every error becomes one line."""
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(work) or 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except HookbusError as error:
+        return _say(error, str(error), verbose=verbose)
+    except Exception as error:  # noqa: BLE001 - a person gets one line; --verbose has the rest
+        return _say(error, f"unexpected {type(error).__name__}: {error} (more with --verbose)", verbose=verbose)
+
+
+def command(
+    *, level: int = logging.WARNING
+) -> Callable[[Callable[P, Coroutine[Any, Any, int | None]]], Callable[P, None]]:
+    """Make an async function a command: its result is the exit code.
+
+    Args:
+        level: what is logged without ``--verbose``.
+    """
+
+    def wrap(function: Callable[P, Coroutine[Any, Any, int | None]]) -> Callable[P, None]:
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+            verbose = options(cast("typer.Context", kwargs["context"])).verbose  # typer gives all by name
+            logs.configure(logging.DEBUG if verbose else level)
+            raise typer.Exit(run(function(*args, **kwargs), verbose=verbose))
+
+        return wrapped
+
+    return wrap
+
+
+def _say(error: Exception, text: str, *, verbose: bool) -> int:
+    line = " ".join(text.split())
+    print(f"hookbus: {line}", file=sys.stderr)  # noqa: T201 - rich would wrap it
+    if verbose:
+        traceback.print_exception(error)
+    return ERROR
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not made for this platform
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,81 @@
+"""``hookbus events``: the record."""
+
+import re
+import sys
+import time
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from hookbus_cli.command import command, options, out, running_bus
+from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent
+from hookbus_subscribers import StoredEvent, read_events
+
+app = typer.Typer(help="Read the record of calls.", no_args_is_help=True)
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+COLOURS = {Outcome.COMPLETED: "green", Outcome.DENIED: "red", Outcome.INTERRUPTED: "magenta"}
+
+
+@app.callback()
+def _group() -> None:
+    """Read the record of calls."""
+
+
+@app.command(epilog="Example: hookbus events tail --since 10m -f  ·  hookbus events tail --json")
+@command()
+async def tail(
+    context: typer.Context,
+    since: Annotated[
+        str | None, typer.Option(help="Such as 10m, 2h, 2026-11-30T10:00; all by default.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+) -> int:
+    """Show the recorded calls, oldest first."""
+    begin = None if since is None else parse_time(since)
+    async with (
+        running_bus(options(context).bus(), "hookbus events") as connection,
+        aclosing(read_events(connection, since=begin, follow=follow)) as stored,
+    ):
+        async for one in stored:
+            if json:
+                sys.stdout.write(one.event.model_dump_json() + "\n")
+            else:
+                out.print(_line(one), soft_wrap=True)
+            if follow:
+                sys.stdout.flush()
+    return 0
+
+
+def parse_time(text: str, now: float | None = None) -> float:
+    """Return seconds since 1970 for a time as people write it: ``10m`` ago, or a date and time, local without a zone.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip()):
+        return (time.time() if now is None else now) - float(match[1]) * UNITS[match[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(f"time {text!r} should be such as 30s, 10m, 2h, 7d or 2026-11-30T10:00") from error
+
+
+def _line(stored: StoredEvent) -> Text:
+    event = stored.event
+    at = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    colour = COLOURS.get(event.outcome, "yellow")
+    line = f"[dim]{at}[/] {escape(event.context.session_id or '-')} [bold]{escape(event.context.tool_name)}[/] "
+    line += f"[{colour}]{event.outcome}[/]"
+    if isinstance(event, ToolAfterEvent):
+        line += f" {event.duration_ms:.0f} ms"
+    else:
+        line += f" by {escape(event.denied_by)}: {escape(event.reason)}"
+    if event.unguarded_by:
+        line += f" [yellow]unguarded by {escape(', '.join(event.unguarded_by))}[/]"
+    return Text.from_markup(line)

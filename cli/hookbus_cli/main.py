@@ -1,0 +1,58 @@
+"""The commands, and what may be said before their names."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hookbus_cli import check, events, hooks, show, up
+from hookbus_cli.command import Options
+
+app = typer.Typer(
+    name="hookbus",
+    help="Tool-call hooks on a message bus: ask every hook before an agent's tool runs, record every call after it.",
+    epilog="Begin with `hookbus demo`, then `hookbus up` in one terminal and the rest in others.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo", epilog=show.EPILOG)(show.demo)
+app.command("up", epilog=up.UP_EPILOG)(up.up)
+app.command("serve", epilog=up.SERVE_EPILOG)(up.serve)
+app.command("check", epilog=check.EPILOG)(check.check)
+app.add_typer(hooks.app, name="hooks")
+app.add_typer(events.app, name="events")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hookbus {version('hookbus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def before(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file; hookbus.toml in this folder by default.", show_default=False)
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="NATS servers; the embedded server by default.", show_default=False)
+    ] = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded server; .hookbus by default.", show_default=False)
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log all, and show tracebacks.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keep what was said before the name of the command."""
+    context.obj = Options(config, url, state_dir, verbose)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

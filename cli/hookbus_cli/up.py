@@ -1,0 +1,106 @@
+"""``hookbus up`` and ``hookbus serve``: what runs until it is told to stop."""
+
+import asyncio
+import logging
+from typing import Annotated
+
+import typer
+
+from hookbus_broker import (
+    HOOKS,
+    BusSettings,
+    Connection,
+    RevisionConflict,
+    connect,
+    embedded,
+    ensure_streams,
+    open_bus,
+    put,
+    read_bucket,
+    redacted,
+)
+from hookbus_cli.command import command, options, out
+from hookbus_schemas import HookbusError, subjects
+from hookbus_subscribers import BUILT_IN, load_hooks
+from hookbus_subscribers import serve as serve_hooks
+
+UP_EPILOG = "Example: hookbus up  ·  hookbus --url nats://bus.example:4222 up"
+SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve my_hooks"
+
+
+@command(level=logging.INFO)
+async def up(context: typer.Context) -> int:
+    """Run the bus and the built-in hooks here until Ctrl-C. Without --url the bus is an embedded NATS server."""
+    settings = options(context).bus()
+    if settings.url:
+        await _serve_built_in(settings, settings.url, f"bus {redacted(settings.url)}")
+        return 0
+    async with embedded(settings) as server:
+        where = f"bus {redacted(server.url)}, kept in {settings.state_dir}"
+        serving = asyncio.create_task(_serve_built_in(settings, server.url, where))
+        await asyncio.wait((serving, server.failed), return_when=asyncio.FIRST_COMPLETED)
+        if server.failed.done():
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            raise server.failed.result()
+        await serving
+    return 0
+
+
+async def _serve_built_in(settings: BusSettings, url: str, where: str) -> None:
+    async with await connect(settings, name="hookbus up", url=url) as connection:
+        await ensure_streams(connection, settings)
+        await register_built_in(connection)
+
+    def ready() -> None:
+        out.print(f"[green]up[/]: {where}")
+        out.print(f"hooks: {', '.join(BUILT_IN)}; add yours with `hookbus serve MODULE:HOOK` and `hookbus hooks add`")
+
+    bus = settings.model_copy(update={"url": url})
+    await serve_hooks(*(built_in.make() for built_in in BUILT_IN.values()), bus=bus, ready=ready)
+
+
+async def register_built_in(connection: Connection) -> None:
+    """Register the built-in hooks that are not registered yet; what an operator has written stays as it is."""
+    for name, built_in in BUILT_IN.items():
+        try:
+            await put(connection, HOOKS, subjects.token(name), built_in.registration.to_json(), 0)
+        except RevisionConflict:
+            continue
+
+
+@command(level=logging.INFO)
+async def serve(
+    context: typer.Context,
+    targets: Annotated[list[str], typer.Argument(metavar="MODULE[:HOOK]...", help="Where the hooks are.")],
+) -> int:
+    """Serve hooks of your own as one replica, until Ctrl-C or SIGTERM; then answer what was taken, and take no more.
+
+    Serve the same hook as often as you like; replicas share its work.
+    """
+    settings = options(context).bus()
+    hooks = load_hooks(*targets)
+    names = [hook.name for hook in hooks]
+
+    def ready() -> None:
+        out.print(f"[green]serving[/]: {', '.join(names)}")
+
+    async with asyncio.TaskGroup() as group:
+        advice = group.create_task(_advise(settings, names))
+        await serve_hooks(*hooks, bus=settings, ready=ready)
+        advice.cancel()
+    return 0
+
+
+async def _advise(settings: BusSettings, names: list[str]) -> None:
+    """Say which of the hooks nobody asks, since they are not registered."""
+    try:
+        async with open_bus(settings) as url, await connect(settings, name="hookbus serve", url=url) as connection:
+            if settings.url is None:
+                await ensure_streams(connection, settings)
+            registered = (await read_bucket(connection, HOOKS)).entries
+    except HookbusError:
+        return  # serving says what is wrong
+    for name in names:
+        if subjects.token(name) not in registered:
+            out.print(f"{name} is not registered, so nobody asks it: `hookbus hooks add {name}`", highlight=False)
