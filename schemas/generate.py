@@ -14,7 +14,7 @@ from asyncapi_document import asyncapi
 from hookbus_schemas import Decision, HookRegistration, ToolHookContext, decode, decode_event
 from json_schemas import MODELS, json_schema
 from vector_bodies import Vector
-from vector_names import digest_vectors, subject_vectors
+from vector_names import digest_vectors, glob_vectors, subject_vectors
 from vector_table import VECTORS
 
 FOLDER = Path(__file__).parent
@@ -29,6 +29,7 @@ def files() -> dict[Path, str]:
         Path("asyncapi.yaml"): _HEAD + yaml.safe_dump(asyncapi(), sort_keys=False, allow_unicode=True, width=120),
         **{Path(f"vectors/{kind}s.json"): _json([_row(v) for v in VECTORS if v.kind == kind]) for kind in kinds},
         Path("vectors/subjects.json"): _json(subject_vectors()),
+        Path("vectors/globs.json"): _json(glob_vectors()),
         Path("vectors/digests.json"): _json(digest_vectors()),
     }
 

@@ -1,4 +1,4 @@
-"""The golden vectors of subjects and digests, as tables."""
+"""The golden vectors of subjects, globs and digests, as tables."""
 
 from hashlib import sha256
 
@@ -60,6 +60,30 @@ BAD_REQUESTS = (
 )
 """Subjects that are no request."""
 
+GLOBS = (
+    ("*", "", True, "a star is any run of characters, none among them"),
+    ("*", "a/b.c\n", True, "slashes, dots and newlines are characters"),
+    ("db_*", "db_drop", True, "a beginning"),
+    ("db_*", "db_", True, "a beginning alone"),
+    ("db_*", "xdb_drop", False, "the whole value, not a part of it"),
+    ("*_file", "read_file", True, "an end"),
+    ("*_file", "read_files", False, "the whole value, not a part of it"),
+    ("a*b*c", "a-b-b-c", True, "stars between"),
+    ("a*b*c", "acb", False, "in this order"),
+    ("ab*ba", "aba", False, "beginning and end do not overlap"),
+    ("a**b", "ab", True, "two stars are one"),
+    ("shell", "shell", True, "no star: equal"),
+    ("shell", "Shell", False, "case counts"),
+    ("file?", "file1", False, "only the star is special"),
+    ("[ab]", "a", False, "only the star is special"),
+    ("[ab]*", "[ab]c", True, "only the star is special"),
+    ("a\\*", "a\\b", True, "a backslash escapes nothing"),
+    ("", "", True, "equal"),
+    ("", "a", False, "the whole value"),
+    ("❄*", "❄\U0001f600", True, "any text"),
+)
+"""Globs, values, whether the one matches the other, and why."""
+
 BODIES = (b"", b"\x81\xa8decision\xa5allow", bytes(range(256)))
 """What is digested."""
 
@@ -88,6 +112,11 @@ def _request(hook: str, executor: str) -> dict[str, str]:
         "after": subjects.after(executor, hook),
         "denied": subjects.denied(executor, hook),
     }
+
+
+def glob_vectors() -> list[dict[str, object]]:
+    """Return the file of globs."""
+    return [dict(zip(("glob", "value", "match", "why"), row, strict=True)) for row in GLOBS]
 
 
 def digest_vectors() -> list[dict[str, str]]:

@@ -48,6 +48,7 @@ _GOOD: tuple[tuple[Kind, str, bytes, str], ...] = (
     ("decision", "version as uint64", b"\x82\xa1v\xcf" + b"\x00" * 7 + b"\x01" + ALLOW[1:], "any width of integer"),
     ("decision", "long reason", answer("deny", reason="x" * 5000), "cut at 4,096 characters, not refused"),
     ("decision", "32 labels", answer("allow", labels=dict(list(LABELS.items())[1:])), "as many as there may be"),
+    ("decision", "unknown field 64 deep", nested(64, UNKNOWN), "a newer writer's field is ignored, whatever it holds"),
     ("decision", "suggested arguments 64 deep", nested(63, SUGGESTED), "as deep as they may be, the object counted"),
     ("decision", "unknown bin field", answer("allow", more=b"\xff"), "ignored, whatever its type"),
     ("event", "after, minimal", pack(AFTER), "what is left out has its default"),

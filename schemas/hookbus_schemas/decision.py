@@ -60,7 +60,7 @@ class _Said(Message):
     reason_code: str = Field(default="", max_length=64)
     warning: Words = ""
     suggested_arguments: Annotated[dict[str, JsonValue], AfterValidator(_portable)] | None = None
-    labels: dict[Text, Text] = Field(default_factory=dict, max_length=32)
+    labels: dict[Text, Text] = Field(default_factory=dict, max_length=32, json_schema_extra={"default": {}})
     policy_revision: str = Field(default="", max_length=256)
 
 

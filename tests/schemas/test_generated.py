@@ -70,6 +70,15 @@ def test_each_schema_is_one_and_says_what_its_fields_are(stem: str) -> None:
     assert silent == []
 
 
+@pytest.mark.parametrize("stem", MODELS)
+def test_each_field_that_may_be_left_out_has_its_default_in_the_schema(stem: str) -> None:
+    """So that a reader of another language can fill it in from the schema alone."""
+    schema = _schema(stem)
+    for part in (schema, *(inner for inner in schema.get("$defs", {}).values() if "properties" in inner)):
+        left_out = set(part["properties"]) - set(part.get("required", []))
+        assert [name for name in left_out if "default" not in part["properties"][name]] == []
+
+
 def test_the_schemas_take_every_valid_vector() -> None:
     """The value of each, and it with a field that is not known."""
     rows = [row for row in _rows("context", "decision", "event", "registration") if row["valid"]]

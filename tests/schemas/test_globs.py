@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hookbus_schemas.globs import matches, matches_any
 
 CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "cases" / "globs.jsonl").read_text().splitlines()]
+VECTORS = json.loads((Path(__file__).parents[2] / "schemas" / "vectors" / "globs.json").read_text())
 few_letters = st.text("ab./\n", max_size=12)
 globs = st.text("ab./\n*", max_size=10)
 
@@ -20,6 +21,12 @@ globs = st.text("ab./\n*", max_size=10)
 def test_a_shared_case_matches_as_it_says(case: dict[str, object]) -> None:
     """One line of the file of cases."""
     assert matches(str(case["glob"]), str(case["value"])) is case["match"]
+
+
+@pytest.mark.parametrize("row", VECTORS, ids=lambda row: f"{row['glob']!a} {row['value']!a}")
+def test_a_golden_vector_matches_as_it_says(row: dict[str, object]) -> None:
+    """What every other language is held to."""
+    assert matches(str(row["glob"]), str(row["value"])) is row["match"]
 
 
 @given(globs, few_letters)
