@@ -2,7 +2,7 @@
 
 from nats.aio.msg import Msg
 
-from hookbus_schemas import Decision, InvalidMessage, Verdict, decode, encode_plain_allow
+from hookbus_schemas import Decision, InvalidMessage, Verdict, decode, encode, encode_plain_allow
 
 PLAIN_ALLOW = Decision.allow()
 
@@ -34,6 +34,15 @@ def read_answer(body: bytes, request_digest: str) -> Decision:
     if answer.request_digest != request_digest:
         raise InvalidMessage("its answer is for another request")
     return answer
+
+
+def as_sent(answer: Decision) -> Decision:
+    """Return the answer of a hook in this process as it would have come over the bus: checked in the same way.
+
+    Raises:
+        InvalidMessage: it is none, or holds what cannot be sent, and so cannot be recorded.
+    """
+    return answer if answer == PLAIN_ALLOW else decode(Decision, encode(answer))
 
 
 def says_another_may_answer(answer: Decision) -> bool:

@@ -15,7 +15,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
-from hookbus_executor.answers import made_by_server, read_answer, says_another_may_answer, says_no_responders
+from hookbus_executor.answers import as_sent, made_by_server, read_answer, says_another_may_answer, says_no_responders
 from hookbus_executor.breaker import PAUSE, Breaker
 from hookbus_executor.counters import Counters
 from hookbus_executor.hooks import RegisteredHook
@@ -180,7 +180,7 @@ class Asker:
 
     async def _decide(self, question: Question, decide: Decide, context: ToolHookContext) -> None:
         try:
-            answer = await decide(context)
+            answer = as_sent(await decide(context))
         except Exception as error:  # noqa: BLE001 - whatever a hook raises, its failure policy decides
             _log.warning("hook.failed", hook=question.hook.name, call_id=context.call_id, exc_info=True)
             self._settle(question, Verdict.ERROR, f"it raised {type(error).__name__}", "hook_error")

@@ -3,12 +3,19 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hookbus_schemas import Decision, InvalidMessage, ToolHookContext, Verdict, decode, encode, subjects
+from hookbus_schemas import (
+    Decision,
+    InvalidMessage,
+    ToolHookContext,
+    Verdict,
+    decode,
+    encode,
+    encode_plain_allow,
+    subjects,
+)
 
 _ANSWERS = (Verdict.ALLOW, Verdict.DENY, Verdict.ERROR)
-_NO_DIGEST = "0" * 64
 _ALLOW = Decision.allow()
-_ALLOW_HEAD, _ALLOW_TAIL = encode(Decision.allow(request_digest=_NO_DIGEST)).split(_NO_DIGEST.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ def answer_body(decision: Decision, request_digest: str) -> bytes:
         InvalidMessage: the decision is none, or holds what cannot be encoded.
     """
     if decision == _ALLOW:  # most answers; encoding the whole anew would cost ten times as much
-        return _ALLOW_HEAD + request_digest.encode() + _ALLOW_TAIL
+        return encode_plain_allow(request_digest)
     if getattr(decision, "decision", None) not in _ANSWERS:  # made around the model's checks
         raise InvalidMessage("the decision is none of allow, deny and error")
     try:

@@ -207,17 +207,20 @@ async def test_hooks_in_the_process_follow_the_same_rules(world: World) -> None:
                 raise KeyError("secret")
             if "hang" in context.arguments_json:
                 await asyncio.Event().wait()
+            if "endless" in context.arguments_json:
+                return Decision.deny("no", suggested_arguments={"number": 2**70})
             return True
 
     executor = await world.executor()
     executor.add_hook(Plain(), HookRegistration(order=1))
     executor.add_hook(Odd(), HookRegistration(order=2, timeout_ms=100))
     async with executor, asyncio.timeout(5):
-        said = [await executor.admit("t", {"do": do}) for do in ("nothing", "thread", "raise", "hang")]
-    assert [one.denied_by for one in said] == ["", "plain", "odd", "odd"]
+        said = [await executor.admit("t", {"do": do}) for do in ("nothing", "thread", "raise", "hang", "endless")]
+    assert [one.denied_by for one in said] == ["", "plain", "odd", "odd", "odd"]
     assert [one.decision for one in said[0].decisions] == [Verdict.ALLOW, Verdict.ALLOW]
     assert said[2].reason == "error: it raised KeyError"
     assert said[3].reason == "timeout: it did not answer within 0.1 s"
+    assert said[4].reason == "error: it raised InvalidMessage"
 
 
 async def test_hooks_in_the_process_are_told_of_what_ran_and_harm_nobody(world: World) -> None:
