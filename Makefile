@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Measured: on two cores two workers halve the time; more only fight over the servers.
+# Each has a nats-server of its own; more than there are cores only fight over them.
 WORKERS ?= 2
 
 .PHONY: demo test test-slow bench lint format picture contract settings clean

@@ -135,6 +135,11 @@ class Executor:
         return self._running.asker.awaited
 
     @property
+    def dropped_events(self) -> int:
+        """How many refused calls left a line in the log alone, since no more events may wait for the bus."""
+        return self._running.outbox.dropped
+
+    @property
     def stray_answers(self) -> int:
         """How many answers nobody waited for, or the server itself had made; none of them counted."""
         return self._running.asker.stray_answers

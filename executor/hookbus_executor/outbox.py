@@ -56,10 +56,12 @@ class Outbox:
 
     Attributes:
         acknowledged: events that the stream has taken since the start.
+        dropped: events of refused calls that found no room; each has a line in the log.
     """
 
     def __init__(self, connection: Connection, *, limit: int) -> None:
         self.acknowledged = 0
+        self.dropped = 0
         self._connection = connection
         self._limit = limit
         self._waiting: deque[_Entry] = deque()

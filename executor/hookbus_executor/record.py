@@ -61,7 +61,9 @@ class Recorder:
             reason_code=admission.reason_code,
             admission_ms=event.admission_ms,
         )
-        if admission.reason_code != "outbox_full":  # there is no room for it: the line above is its trace
+        if self._outbox.is_full:  # a flood of refused calls must not fill the memory: the line above is their trace
+            self._outbox.dropped += 1
+        else:
             self._append(event, poll)
         return ToolResult(
             text=admission.denial,

@@ -103,6 +103,9 @@ async def test_a_full_outbox_refuses_calls_rather_than_forget_them(own_server: N
         said = [(await executor.execute("echo", {"text": "ran"})).text for _ in range(4)]
         assert said[:3] == ["ran"] * 3
         assert said[3].startswith("Error: the record is full: 3 events wait for the bus")
+        for _ in range(10):
+            await executor.execute("nosuch", {})
+        assert executor.dropped_events == 11
         own_server.start()
         async with asyncio.timeout(10):
             await executor.flush(10)
