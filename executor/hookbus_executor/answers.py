@@ -3,6 +3,7 @@
 from nats.aio.msg import Msg
 
 from hookbus_schemas import Decision, InvalidMessage, Verdict, decode, encode, encode_plain_allow
+from hookbus_schemas.decision import in_its_place
 
 PLAIN_ALLOW = Decision.allow()
 
@@ -37,12 +38,17 @@ def read_answer(body: bytes, request_digest: str) -> Decision:
 
 
 def as_sent(answer: Decision) -> Decision:
-    """Return the answer of a hook in this process as it would have come over the bus: checked in the same way.
+    """Return the answer of a hook in this process as it would have come over the bus: what cannot be sent is no answer.
 
     Raises:
-        InvalidMessage: it is none, or holds what cannot be sent, and so cannot be recorded.
+        InvalidMessage: it is none.
     """
-    return answer if answer == PLAIN_ALLOW else decode(Decision, encode(answer))
+    if answer == PLAIN_ALLOW:
+        return PLAIN_ALLOW
+    try:
+        return decode(Decision, encode(answer))
+    except InvalidMessage:
+        return decode(Decision, encode(in_its_place(answer)))
 
 
 def says_another_may_answer(answer: Decision) -> bool:

@@ -91,6 +91,13 @@ class Decision(_Said):
         return cls(decision=Verdict.ERROR, reason=reason, **said)
 
 
+def in_its_place(decision: Decision) -> Decision:
+    """Return what to send for a decision that cannot be sent as it is: a deny stays a deny, all else is an error."""
+    if getattr(decision, "decision", None) is Verdict.DENY:
+        return Decision.deny(decision.reason, reason_code="shortened_deny")
+    return Decision.error("the hook's answer is too large or cannot be encoded", reason_code="bad_answer")
+
+
 class HookDecision(_Said):
     """A decision as admission recorded it.
 

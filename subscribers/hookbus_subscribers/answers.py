@@ -8,6 +8,7 @@ import structlog
 
 from hookbus_broker import Connection
 from hookbus_schemas import Decision, HookbusError, InvalidMessage, PayloadTooLarge, Verdict
+from hookbus_schemas.decision import in_its_place
 from hookbus_subscribers.asked import Caller, answer_body
 
 log = structlog.get_logger()
@@ -83,12 +84,12 @@ class Answers:
         request.replies.clear()
 
     def _send(self, request: Request, decision: Decision) -> Decision:
-        """Publish the decision, or an error in its place if the bus cannot carry it; return what was published."""
+        """Publish the decision, or what `in_its_place` says if the bus cannot carry it; return what was published."""
         try:
             self._publish(request, decision)
         except (PayloadTooLarge, InvalidMessage) as error:
             log.error("answer.replaced", hook=self._hook, executor=request.caller.executor_id, problem=str(error))  # noqa: TRY400
-            decision = Decision.error("the hook's answer is too large or cannot be encoded", reason_code="bad_answer")
+            decision = in_its_place(decision)
             self._publish(request, decision)
         return decision
 

@@ -108,24 +108,43 @@ async def test_an_answer_that_is_none_is_an_error(bus: Bus, answer: bool) -> Non
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(Decision.deny("no", labels={"x": "y" * 2_000_000}), id="too large"),
-        pytest.param(Decision.deny("no", suggested_arguments={"x": 2**70}), id="a number that msgpack has not"),
+        pytest.param(Decision.allow(labels={"x": "y" * 2_000_000}), id="too large"),
+        pytest.param(Decision.allow(suggested_arguments={"x": 2**70}), id="a number that msgpack has not"),
         pytest.param(_unchecked(decision="maybe"), id="no verdict"),
         pytest.param(_unchecked(), id="empty"),
-        pytest.param(Decision.deny("no", suggested_arguments={"x": "\ud800"}), id="no text"),
+        pytest.param(Decision.allow(suggested_arguments={"x": "\ud800"}), id="no text"),
     ],
 )
 async def test_an_answer_that_cannot_be_sent_is_replaced_by_an_error(bus: Bus, answer: Decision) -> None:
     """Silence would cost the caller its five seconds."""
+    given, served = await _served(bus, answer)
+    assert (given.decision, given.reason_code) == (Verdict.ERROR, "bad_answer")
+    assert served == Served(answered=1, errors=1)
 
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Decision.deny("no", labels={"x": "y" * 2_000_000}), id="too large"),
+        pytest.param(Decision.deny("no", suggested_arguments={"x": 2**70}), id="a number that msgpack has not"),
+        pytest.param(Decision.deny("no", suggested_arguments={"x": "\ud800"}), id="no text"),
+    ],
+)
+async def test_a_deny_that_cannot_be_sent_whole_is_sent_bare(bus: Bus, answer: Decision) -> None:
+    """As an error it would let the call pass where the hook fails open."""
+    given, served = await _served(bus, answer)
+    assert (given.decision, given.reason) == (Verdict.DENY, "no")
+    assert served == Served(answered=1, denied=1)
+
+
+async def _served(bus: Bus, answer: Decision) -> tuple[Decision, Served]:
     async def decide(context: ToolHookContext) -> Answer:
         return answer
 
     asker = await bus.asker("h")
     async with HookServer(Asked(decide), await bus.connection()) as server:
         given = await asker.ask()
-        assert (given.decision, given.reason_code) == (Verdict.ERROR, "bad_answer")
-    assert server.served == Served(answered=1, errors=1)
+    return given, server.served
 
 
 @pytest.mark.parametrize(
