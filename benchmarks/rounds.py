@@ -33,12 +33,19 @@ class Measured:
         return statistics.median(mine / other for mine, other in zip(self.rounds, base.rounds, strict=True))
 
 
-async def latency(contestants: Sequence[tuple[str, Work, int]], rounds: int) -> dict[str, Measured]:
-    """Return how long one call of each takes; each round asks every contestant (name, work, calls a round)."""
+async def latency(
+    contestants: Sequence[tuple[str, Work, int]], rounds: int, settle: Work | None = None
+) -> dict[str, Measured]:
+    """Return how long one call of each takes; each round asks every contestant (name, work, calls a round).
+
+    `settle` runs after each, untimed, so that what one left in the background burdens no other.
+    """
     found = {name: Measured(name) for name, _, _ in contestants}
     for number in range(rounds + 1):
         for name, work, calls in contestants:
             times = [await _timed(work) for _ in range(calls)]
+            if settle is not None:
+                await settle()
             if number:  # the first round warms up
                 found[name].samples += times
                 found[name].rounds.append(statistics.median(times))

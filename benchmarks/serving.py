@@ -33,7 +33,7 @@ async def _serve_hooks(url: str, names: list[str]) -> None:
 
             @hook(name)
             async def judge(context: ToolHookContext, name: str = name) -> bool | Decision:
-                if name == "slow":
+                if name.startswith("slow"):
                     await asyncio.sleep(SLOW)
                 if name == "raises":
                     raise ValueError
