@@ -63,6 +63,10 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * 1_000_000_000)
 
 
+MAX_TIME = 2**63 / 1e9
+"""The last second since 1970 that the server can count in nanoseconds: beyond it, it would begin anywhere."""
+
+
 def from_time(since: float | None) -> dict[str, object]:
     """Return the part of a consumer's configuration that says where to begin: then, or with the first event.
 
@@ -71,6 +75,8 @@ def from_time(since: float | None) -> dict[str, object]:
     """
     if since is None:
         return {"deliver_policy": "all"}
+    if abs(since) > MAX_TIME:
+        raise ConfigError(f"since {since} should be seconds since 1970, before the year 2262")
     try:
         return {"deliver_policy": "by_start_time", "opt_start_time": datetime.fromtimestamp(since, UTC).isoformat()}
     except (ValueError, OverflowError, OSError) as error:

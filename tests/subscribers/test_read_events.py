@@ -168,7 +168,7 @@ async def test_a_bus_that_is_gone_is_said_so(bus: Bus) -> None:
         await read(connection)
 
 
-@pytest.mark.parametrize(("since", "sequence"), [(1.0, 1), (float("nan"), None), (1e20, None)])
+@pytest.mark.parametrize(("since", "sequence"), [(1.0, 1), (float("nan"), None), (1e20, None), (3e10, None)])
 async def test_a_start_that_cannot_mean_anything_is_refused(bus: Bus, since: float, sequence: int | None) -> None:
     """Before the bus is asked."""
     with pytest.raises(ConfigError, match="since"):

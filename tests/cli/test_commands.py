@@ -1,0 +1,182 @@
+"""The commands as people and scripts use them: real processes, a bus of their own in a folder of their own."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from children import alive
+from cli.running import environment, hookbus, running
+
+HOOK = '''
+from hookbus_subscribers import Decision, ToolHookContext, hook
+
+
+@hook("no-drops", tools=["db_*"])
+async def no_drops(context: ToolHookContext) -> Decision:
+    """Deny what drops."""
+    return Decision.deny("never") if "DROP" in context.arguments_json else Decision.allow()
+'''
+DROP = ("check", "db_query", '{"sql": "DROP TABLE users"}')
+
+
+async def data(folder: Path, *arguments: str) -> Any:
+    """Return what a command prints as JSON."""
+    ended = await hookbus(folder, *arguments)
+    assert ended.err == ""
+    return json.loads(ended.out)
+
+
+async def test_a_hook_from_serving_to_enforcing(tmp_path: Path) -> None:
+    """up, serve, add, check, shadow, enforce, remove: each sees what the others did; the end leaves nothing behind."""
+    (tmp_path / "my_hooks.py").write_text(HOOK)
+    async with running(tmp_path, "up") as up:
+        await up.says("hooks: AuditLog")
+        async with running(tmp_path, "serve", "my_hooks:no_drops") as serve:
+            assert "hookbus hooks add no-drops" in await serve.says("no-drops is not registered")
+            assert (await hookbus(tmp_path, *DROP)).code == 0
+            added = await hookbus(tmp_path, "hooks", "add", "no-drops", "--tools", "db_*", "--owner", "payments")
+            assert added.out == "no-drops registered, revision 2\n"
+            assert [hook["name"] for hook in await data(tmp_path, "hooks", "list", "--json")] == [
+                "AuditLog",
+                "no-drops",
+            ]
+            denied = await hookbus(tmp_path, *DROP)
+            assert (denied.code, denied.out.splitlines()[-1]) == (1, "denied by no-drops: never")
+            answer = json.loads((await hookbus(tmp_path, *DROP, "--json")).out)
+            for decision in answer["decisions"]:
+                assert decision.pop("elapsed_ms") > 0
+            allow = {"hook": "AuditLog", "decision": "allow", "reason": ""}
+            deny = {"hook": "no-drops", "decision": "deny", "reason": "never"}
+            assert answer == {"allowed": False, "denied_by": "no-drops", "reason": "never", "decisions": [allow, deny]}
+            await hookbus(tmp_path, "hooks", "shadow", "no-drops")
+            assert (await hookbus(tmp_path, *DROP)).code == 0
+            await hookbus(tmp_path, "hooks", "enforce", "no-drops")
+            shown = await data(tmp_path, "hooks", "show", "no-drops")
+            assert (shown["enforcement"], shown["owner"], shown["revision"]) == ("enforce", "payments", 4)
+            assert await serve.end(signal.SIGTERM) == 0
+        dead = await hookbus(tmp_path, *DROP)
+        assert dead.code == 1
+        assert "denied by no-drops: unavailable: no replica of it is running" in dead.out
+        assert (await hookbus(tmp_path, "hooks", "remove", "no-drops")).out == "no-drops removed\n"
+        assert (await hookbus(tmp_path, *DROP)).code == 0
+        pid = json.loads((tmp_path / ".hookbus" / "server.json").read_text())["pid"]
+        assert alive(pid)
+        assert await up.end(signal.SIGTERM) == 0
+    assert not alive(pid)
+
+
+async def test_ctrl_c_ends_up_and_its_server(tmp_path: Path) -> None:
+    """Nothing is left behind."""
+    async with running(tmp_path, "up") as up:
+        await up.says("up: ")
+        pid = json.loads((tmp_path / ".hookbus" / "server.json").read_text())["pid"]
+        assert await up.end(signal.SIGINT) == 0
+    assert not alive(pid)
+
+
+async def test_a_thousand_calls_are_answered_in_order_on_a_bus_made_for_them(tmp_path: Path) -> None:
+    """Each line has its answer, also one that is no call; no process, no file is left."""
+    lines = [json.dumps({"id": n, "tool": "shell", "arguments": {"n": n}, "session_id": "s"}) for n in range(1000)]
+    lines[10] = json.dumps({"id": "raw", "tool": "shell", "arguments_json": "[1]"})
+    lines[11] = "no JSON"
+    lines[12] = json.dumps({"id": "no tool"})
+    (tmp_path / "calls.jsonl").write_text("\n".join(lines) + "\n\n")
+    ended = await hookbus(tmp_path, "check", "--calls", "calls.jsonl")
+    assert (ended.code, ended.err) == (0, "")
+    answers = [json.loads(line) for line in ended.out.splitlines()]
+    ids = list(range(1000))
+    assert [answer["id"] for answer in answers] == [*ids[:10], "raw", None, "no tool", *ids[13:]]
+    assert [answer["id"] for answer in answers if not answer["allowed"]] == ["raw", None, "no tool"]
+    assert {answers[n]["denied_by"] for n in (10, 11, 12)} == {"executor"}
+    assert answers[10]["reason"] == "arguments must be a JSON object, not an array"
+    assert answers[11]["reason"].startswith("line 12 is no call: ")
+    assert answers[12]["reason"] == "line 13 is no call: tool: Field required"
+    assert [one["hook"] for one in answers[0]["decisions"]] == ["AuditLog"]
+    assert os.listdir(tmp_path) == ["calls.jsonl"]  # noqa: PTH208
+
+
+async def test_events_are_shown_to_people_and_programs(tmp_path: Path) -> None:
+    """An agent's calls stand in the record, oldest first."""
+    agent = """
+import asyncio
+from hookbus_broker import BusSettings
+from hookbus_executor import Executor, Session
+async def main():
+    async with Executor("agent", bus=BusSettings.load()) as executor:
+        executor.tool(name="echo")(lambda text: text)
+        await executor.execute("echo", {"text": "a"}, session=Session("s1"))
+        await executor.execute("nosuch", {}, session=Session("[red]s2"))
+asyncio.run(main())
+"""
+    (tmp_path / "agent.py").write_text(agent)
+    async with running(tmp_path, "up") as up:
+        await up.says("hooks: ")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "agent.py", cwd=tmp_path, env=environment(), stdout=-1
+        )
+        await process.communicate()
+        lines = (await hookbus(tmp_path, "events", "tail")).out.splitlines()
+        assert [line.split(" ", 2)[2].rpartition(" ms")[0] or line.split(" ", 2)[2] for line in lines][1] == (
+            "[red]s2 nosuch denied by executor: Unknown tool"
+        )
+        assert " s1 echo completed " in lines[0]
+        events = [json.loads(line) for line in (await hookbus(tmp_path, "events", "tail", "--json")).out.splitlines()]
+        assert [(event["type"], event["context"]["tool_name"]) for event in events] == [
+            ("tool:after", "echo"),
+            ("tool:denied", "nosuch"),
+        ]
+        assert (await hookbus(tmp_path, "events", "tail", "--since", "2100-01-01T00:00")).out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(("hooks", "list"), "no bus is running here: start one with `hookbus up`", id="no bus for hooks"),
+        pytest.param(("events", "tail"), "no bus is running here", id="no bus for events"),
+        pytest.param(("events", "tail", "--since", "soon"), "time 'soon' should be such as 30s", id="odd time"),
+        pytest.param(("serve", "no_such_module"), "no_such_module", id="no module"),
+        pytest.param(("check",), "give a tool and its arguments", id="check of nothing"),
+        pytest.param(("check", "--calls", "nowhere.jsonl"), "calls nowhere.jsonl cannot be read", id="no calls"),
+        pytest.param(("check", "t", "--calls", "x"), "give either a tool or --calls", id="both"),
+        pytest.param(("--url", "http://x", "hooks", "list"), "bus.url", id="odd url"),
+        pytest.param(("--url", "nats://127.0.0.1:1", "hooks", "list"), "127.0.0.1:1", id="nobody there"),
+        pytest.param(("--config", "nowhere.toml", "up"), "nowhere.toml", id="no settings file"),
+        pytest.param(("hooks", "add", "h", "--timeout-ms", "9000"), "timeout_ms", id="timeout over the limit"),
+        pytest.param(("hooks", "add", "h", "--file", "nowhere.json"), "nowhere.json", id="no registration"),
+    ],
+)
+async def test_an_error_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    """Exit code 2, no traceback."""
+    ended = await hookbus(tmp_path, *arguments)
+    assert ended.code == 2
+    (line,) = ended.err.splitlines()
+    assert line.startswith("hookbus: ")
+    assert says in line
+
+
+async def test_settings_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    """A slip in the file or the environment stops the start and is named."""
+    (tmp_path / "hookbus.toml").write_text("[buss]\nurl = 'nats://x'\n")
+    assert "did you mean bus" in (await hookbus(tmp_path, "up")).err
+    (tmp_path / "hookbus.toml").write_text("[executor]\ntool_timout = 3\n")
+    assert "did you mean tool_timeout" in (await hookbus(tmp_path, "check", "t", "{}")).err
+    (tmp_path / "hookbus.toml").unlink()
+    assert "did you mean HOOKBUS_URL" in (await hookbus(tmp_path, "hooks", "list", HOOKBUS_URK="x")).err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [(), ("demo",), ("up",), ("serve",), ("check",), ("hooks", "add"), ("hooks", "list"), ("events", "tail")],
+    ids=lambda command: " ".join(command) or "hookbus",
+)
+async def test_help_teaches(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Each command says what it does and gives an example."""
+    ended = await hookbus(tmp_path, *command, "--help")
+    assert ended.code == 0
+    assert "Example" in ended.out or not command
