@@ -15,6 +15,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
+from hookbus_broker.callbacks import say
 from hookbus_executor.answers import as_sent, made_by_server, read_answer, says_another_may_answer, says_no_responders
 from hookbus_executor.breaker import PAUSE, Breaker
 from hookbus_executor.counters import Counters
@@ -34,6 +35,7 @@ from hookbus_schemas import (
     subjects,
 )
 from hookbus_schemas.hook import Decide
+from hookbus_schemas.isolation import FAILURES, is_cancellation
 
 TICK = 0.002
 """Seconds by which a timer may come early; uvloop's clock counts in milliseconds."""
@@ -181,8 +183,10 @@ class Asker:
     async def _decide(self, question: Question, decide: Decide, context: ToolHookContext) -> None:
         try:
             answer = as_sent(await decide(context))
-        except Exception as error:  # noqa: BLE001 - whatever a hook raises, its failure policy decides
-            _log.warning("hook.failed", hook=question.hook.name, call_id=context.call_id, exc_info=True)
+        except FAILURES as error:
+            if is_cancellation(error):
+                raise
+            say(_log.warning, "hook.failed", hook=question.hook.name, call_id=context.call_id, exc_info=True)
             self._settle(question, Verdict.ERROR, f"it raised {type(error).__name__}", "hook_error")
             return
         self._take(question, answer)
@@ -229,7 +233,7 @@ class Asker:
 
     def _refuse(self, message: Msg, why: str) -> None:
         self.stray_answers += 1
-        _log.warning("answer.refused", subject=message.subject[:200], why=why)
+        say(_log.warning, "answer.refused", subject=message.subject[:200], why=why)
 
     def _on_late(self, ended: Ended, body: bytes) -> None:
         self.counters[ended.hook].late += 1
@@ -238,8 +242,13 @@ class Asker:
         except InvalidMessage:
             decision = Verdict.ERROR
         late_ms = round((time.monotonic() - ended.deadline) * 1000)
-        _log.warning(
-            "hook.answered_late", hook=ended.hook, call_id=ended.call_id, decision=decision.value, late_ms=late_ms
+        say(
+            _log.warning,
+            "hook.answered_late",
+            hook=ended.hook,
+            call_id=ended.call_id,
+            decision=decision.value,
+            late_ms=late_ms,
         )
 
     # Questions end.
@@ -256,7 +265,7 @@ class Asker:
         breaker = self._breakers[question.hook.name]
         if verdict is Verdict.TIMEOUT:
             if breaker.timed_out(now):
-                _log.warning("hook.breaker_opened", hook=question.hook.name, pause_s=PAUSE)
+                say(_log.warning, "hook.breaker_opened", hook=question.hook.name, pause_s=PAUSE)
         elif code in ("bus_unavailable", "closing"):
             breaker.abandoned()
         elif code != "breaker_open":
@@ -272,7 +281,8 @@ class Asker:
             self._retired.add(question, timed_out=timed_out)
         self.counters[decision.hook].count(decision)
         if decision.failed_open:
-            _log.warning(
+            say(
+                _log.warning,
                 "hook.failed_open",
                 hook=decision.hook,
                 call_id=question.poll.context.call_id,
@@ -284,7 +294,7 @@ class Asker:
         question.poll.record(question.hook, decision)
 
     def _expire(self, question: Question) -> None:
-        _log.warning("hook.timed_out", hook=question.hook.name, call_id=question.poll.context.call_id)
+        say(_log.warning, "hook.timed_out", hook=question.hook.name, call_id=question.poll.context.call_id)
         self._settle(question, Verdict.TIMEOUT, f"it did not answer within {question.timeout:g} s", "timed_out")
         if question.task is not None:
             question.task.cancel()

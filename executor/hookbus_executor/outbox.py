@@ -16,6 +16,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
+from hookbus_broker.callbacks import say
 from hookbus_schemas import (
     BusUnavailable,
     HookbusError,
@@ -117,7 +118,7 @@ class Outbox:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if len(self):
-            _log.error("events.lost", count=len(self), why="the stream did not acknowledge them before the end")
+            say(_log.error, "events.lost", count=len(self), why="the stream did not acknowledge them before the end")
 
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
@@ -168,7 +169,9 @@ class Outbox:
             return
         problem = _refusal(message)
         if problem:
-            _log.warning("event.refused", event_id=entry.event.event_id, problem=problem, retry_after_s=RETRY_AFTER)
+            say(
+                _log.warning, "event.refused", event_id=entry.event.event_id, problem=problem, retry_after_s=RETRY_AFTER
+            )
             entry.due = asyncio.get_running_loop().time() + RETRY_AFTER
             return
         del self._unacknowledged[token]
@@ -211,7 +214,7 @@ def _refusal(message: Msg) -> str:
 
 def _shortened(event: Event, size: int) -> Event:
     """Return the event with its long texts cut, since a record that says less beats none."""
-    _log.warning("event.shortened", event_id=event.event_id, size_bytes=size)
+    say(_log.warning, "event.shortened", event_id=event.event_id, size_bytes=size)
     context = event.context.model_copy(update={"arguments_json": _cut(event.context.arguments_json)})
     update: dict[str, object] = {"context": context}
     if isinstance(event, ToolAfterEvent):

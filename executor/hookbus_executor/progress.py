@@ -6,6 +6,8 @@ from types import TracebackType
 
 import structlog
 
+from hookbus_broker.callbacks import say
+
 END_TIMEOUT = 2.0
 """Seconds that calls are given to end after their hooks and tools were told to."""
 
@@ -37,4 +39,4 @@ class Progress:
             async with asyncio.timeout(END_TIMEOUT):
                 await self._none.wait()
         if self._calls:
-            _log.error("calls.abandoned", count=self._calls)
+            say(_log.error, "calls.abandoned", count=self._calls)

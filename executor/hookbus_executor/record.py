@@ -7,12 +7,14 @@ from collections.abc import Coroutine, Sequence
 
 import structlog
 
+from hookbus_broker.callbacks import say
 from hookbus_executor.outbox import Event, Outbox
 from hookbus_executor.poll import Poll, unguarded_by
 from hookbus_executor.result import Admission, ToolResult
 from hookbus_schemas import Hook, HookDecision, Outcome, ToolAfterEvent, ToolDeniedEvent
 from hookbus_schemas.event import AfterOutcome
 from hookbus_schemas.hook import Observe, observer, observes
+from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_schemas.threads import Threads
 
 AFTER_TIMEOUT = 5.0
@@ -51,7 +53,8 @@ class Recorder:
             reason=admission.reason,
             reason_code=admission.reason_code,
         )
-        _log.warning(
+        say(
+            _log.warning,
             "tool_call.denied",
             tool=context.tool_name,
             call_id=context.call_id,
@@ -91,7 +94,8 @@ class Recorder:
             duration_ms=_ms(duration),
             result=text,
         )
-        _log.info(
+        say(
+            _log.info,
             "tool_call.ended",
             tool=context.tool_name,
             call_id=context.call_id,
@@ -129,12 +133,14 @@ class Recorder:
         try:
             async with asyncio.timeout(AFTER_TIMEOUT):
                 await observe(event.context, event.result, event.duration_ms / 1000, failed)
-        except Exception:  # noqa: BLE001 - what a hook does after a call never reaches the caller
-            _log.warning("hook.after_failed", hook=hook, call_id=event.context.call_id, exc_info=True)
+        except FAILURES as error:  # what a hook does after a call never reaches the caller
+            if is_cancellation(error):
+                raise
+            say(_log.warning, "hook.after_failed", hook=hook, call_id=event.context.call_id, exc_info=True)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         if len(self._background) >= MAX_BACKGROUND:
-            _log.error("record.overloaded", tasks=len(self._background))
+            say(_log.error, "record.overloaded", tasks=len(self._background))
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -12,6 +12,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import HOOKS, Connection, parse_change, read_bucket
+from hookbus_broker.callbacks import say
 from hookbus_executor.hooks import HookTable, RegisteredHook, from_bucket
 from hookbus_schemas import HookbusError, InvalidMessage
 
@@ -91,12 +92,12 @@ class Registrations:
         except HookbusError as error:
             if self.problem:
                 self.problem = str(error)
-            _log.warning("registrations.unread", error=str(error))
+            say(_log.warning, "registrations.unread", error=str(error))
             return
         if snapshot.revision < self._revision and not self._outdated:
             # Either a replica that lags behind what we were told, or a bucket made anew: a second reading tells.
             self._outdated = True
-            _log.warning("registrations.outdated", revision=snapshot.revision, known=self._revision)
+            say(_log.warning, "registrations.outdated", revision=snapshot.revision, known=self._revision)
             return
         self._outdated = False
         self._revision = snapshot.revision
@@ -109,7 +110,7 @@ class Registrations:
         try:
             change = parse_change(message)
         except InvalidMessage as error:
-            _log.warning("registration.refused", error=str(error))
+            say(_log.warning, "registration.refused", error=str(error))
             self._reread.set()
             return
         if change.revision <= self._revisions.get(change.key, 0):
@@ -122,10 +123,10 @@ class Registrations:
         else:
             self._on_bus[change.key] = from_bucket(change.key, change.value, change.revision)
         self._swap()
-        _log.info("registration.changed", key=change.key, revision=change.revision)
+        say(_log.info, "registration.changed", key=change.key, revision=change.revision)
 
     def _swap(self) -> None:
         self.table = HookTable(self._on_bus.values(), self._in_process.values())
         for hook in self.table.hooks:
             if hook.problem:
-                _log.error("registration.unreadable", hook=hook.name, problem=hook.problem, revision=hook.revision)
+                say(_log.error, "registration.unreadable", hook=hook.name, problem=hook.problem, revision=hook.revision)

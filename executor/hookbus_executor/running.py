@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from hookbus_broker.callbacks import say
 from hookbus_executor.tool import OnDelta, Tool
 from hookbus_schemas import Outcome
 from hookbus_schemas.event import AfterOutcome
@@ -61,7 +62,7 @@ class Runner:
         if self._tasks:
             _, left = await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT)
             if left:
-                _log.warning("tools.abandoned", count=len(left), why="they ignored their cancellation")
+                say(_log.warning, "tools.abandoned", count=len(left), why="they ignored their cancellation")
 
 
 def _ended(tool: Tool, task: asyncio.Task[str], duration: float) -> Ran:
@@ -70,7 +71,7 @@ def _ended(tool: Tool, task: asyncio.Task[str], duration: float) -> Ran:
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
         return Ran(Outcome.COMPLETED, task.result(), duration)
-    _log.warning("tool.failed", tool=tool.name, error=type(error).__name__, exc_info=error)
+    say(_log.warning, "tool.failed", tool=tool.name, error=type(error).__name__, exc_info=error)
     return Ran(Outcome.FAILED, "Error: Tool execution failed.", duration)
 
 

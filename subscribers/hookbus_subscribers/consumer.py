@@ -22,8 +22,8 @@ from hookbus_schemas import (
     decode_event,
     subjects,
 )
+from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_subscribers.delivery import delivery
-from hookbus_subscribers.isolation import FAILURES, is_cancellation
 from hookbus_subscribers.pull import NOT_FOUND, JetStreamRefusal, Pull, from_time, nanoseconds, request
 from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Taken, nak_after
 

@@ -25,12 +25,12 @@ from hookbus_schemas import (
     subjects,
 )
 from hookbus_schemas.hook import Hook, decider
+from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_schemas.registration import MAX_TIMEOUT_MS
 from hookbus_schemas.threads import Threads
 from hookbus_subscribers.answers import Answers, Request, Served
 from hookbus_subscribers.asked import Caller, caller, read_request
 from hookbus_subscribers.hook import check_name
-from hookbus_subscribers.isolation import FAILURES, is_cancellation
 
 log = structlog.get_logger()
 

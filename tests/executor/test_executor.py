@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 import pytest
+import structlog
 
 from executor.conftest import World
 from hookbus_executor import Executor, Session
@@ -207,6 +209,10 @@ async def test_hooks_in_the_process_follow_the_same_rules(world: World) -> None:
                 raise KeyError("secret")
             if "hang" in context.arguments_json:
                 await asyncio.Event().wait()
+            if "exit" in context.arguments_json:
+                raise SystemExit(3)
+            if "give up" in context.arguments_json:
+                raise asyncio.CancelledError
             if "endless" in context.arguments_json:
                 return Decision.deny("no", suggested_arguments={"number": 2**70})
             return True
@@ -215,12 +221,17 @@ async def test_hooks_in_the_process_follow_the_same_rules(world: World) -> None:
     executor.add_hook(Plain(), HookRegistration(order=1))
     executor.add_hook(Odd(), HookRegistration(order=2, timeout_ms=100))
     async with executor, asyncio.timeout(5):
-        said = [await executor.admit("t", {"do": do}) for do in ("nothing", "thread", "raise", "hang", "endless")]
-    assert [one.denied_by for one in said] == ["", "plain", "odd", "odd", "odd"]
+        said = [
+            await executor.admit("t", {"do": do})
+            for do in ("nothing", "thread", "raise", "hang", "endless", "exit", "give up")
+        ]
+    assert [one.denied_by for one in said] == ["", "plain", "odd", "odd", "odd", "odd", "odd"]
     assert [one.decision for one in said[0].decisions] == [Verdict.ALLOW, Verdict.ALLOW]
     assert said[2].reason == "error: it raised KeyError"
     assert said[3].reason == "timeout: it did not answer within 0.1 s"
     assert said[4].reason == "no"
+    assert said[5].reason == "error: it raised SystemExit"
+    assert said[6].reason == "error: it raised CancelledError"
 
 
 async def test_hooks_in_the_process_are_told_of_what_ran_and_harm_nobody(world: World) -> None:
@@ -262,3 +273,23 @@ async def test_an_executor_says_what_is_wrong_before_it_starts(world: World) -> 
         Executor("")
     with pytest.raises(HookbusError, match="is not started"):
         await executor.execute("echo", {})
+
+
+async def test_a_log_that_cannot_be_written_hangs_no_call(world: World) -> None:
+    """Whatever becomes of the lines, a call is decided, recorded and ended."""
+
+    def broken(*_: object) -> NoReturn:
+        raise OSError("no space left")
+
+    await world.hook("hung", None, timeout_ms=50)
+    await world.hook("garbled", b"garbage", failure_policy="allow")
+    before = structlog.get_config()
+    structlog.configure(processors=[broken], cache_logger_on_first_use=False)
+    try:
+        executor = await world.started()
+        async with asyncio.timeout(5):
+            result = await executor.execute("echo", {})
+            await executor.flush()
+    finally:
+        structlog.configure(**before)
+    assert (result.denied_by, len(await world.events())) == ("hung", 1)

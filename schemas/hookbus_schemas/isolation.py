@@ -1,4 +1,4 @@
-"""What users' functions may raise without ending what called them. Above: `server` and `consumer`."""
+"""What users' functions may raise without ending what called them. Hooks, handlers and tools are such functions."""
 
 import asyncio
 
