@@ -19,7 +19,6 @@ from hookbus_broker import Connection
 from hookbus_broker.callbacks import say
 from hookbus_schemas import (
     BusUnavailable,
-    HookbusError,
     PayloadTooLarge,
     ToolAfterEvent,
     ToolDeniedEvent,
@@ -224,7 +223,3 @@ def _shortened(event: Event, size: int) -> Event:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… [{len(text)} characters in all]"
-
-
-class OutboxFull(HookbusError):
-    """The stream has not taken events for so long that a further call would leave no trace."""

@@ -132,7 +132,7 @@ async def test_a_tool_that_ignores_cancellation_does_not_hang_the_end(world: Wor
 
     async with asyncio.timeout(10):
         async with executor:
-            await executor.execute("stubborn", {})
+            assert (await executor.execute("stubborn", {})).outcome is Outcome.TIMED_OUT
         release.set()
 
 
