@@ -3,9 +3,7 @@
 from nats.aio.msg import Msg
 
 from hookbus_schemas import Decision, InvalidMessage, Verdict, decode, encode, encode_plain_allow
-from hookbus_schemas.decision import in_its_place
-
-PLAIN_ALLOW = Decision.allow()
+from hookbus_schemas.decision import PLAIN_ALLOW, in_its_place
 
 
 def made_by_server(message: Msg) -> bool:
@@ -43,7 +41,7 @@ def as_sent(answer: Decision) -> Decision:
     Raises:
         InvalidMessage: it is none.
     """
-    if answer == PLAIN_ALLOW:
+    if answer is PLAIN_ALLOW or answer == PLAIN_ALLOW:
         return PLAIN_ALLOW
     try:
         return decode(Decision, encode(answer))

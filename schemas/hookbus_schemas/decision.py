@@ -91,6 +91,10 @@ class Decision(_Said):
         return cls(decision=Verdict.ERROR, reason=reason, **said)
 
 
+PLAIN_ALLOW = Decision.allow()
+"""The allow that says nothing else: most answers, so it is made once."""
+
+
 def in_its_place(decision: Decision) -> Decision:
     """Return what to send for a decision that cannot be sent as it is: a deny stays a deny, all else is an error."""
     if getattr(decision, "decision", None) is Verdict.DENY:

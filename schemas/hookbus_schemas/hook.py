@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias, cast
 
 from hookbus_schemas.context import ToolHookContext
-from hookbus_schemas.decision import Decision
+from hookbus_schemas.decision import PLAIN_ALLOW, Decision
 from hookbus_schemas.threads import Threads
 
 Answer: TypeAlias = bool | Decision
@@ -93,7 +93,7 @@ def observes(hook: Hook) -> bool:
 
 def _decision(name: str, answer: object) -> Decision:
     if answer is True:
-        return Decision.allow()
+        return PLAIN_ALLOW
     if answer is False:
         return Decision.deny("")
     if isinstance(answer, Decision):

@@ -13,9 +13,9 @@ from hookbus_schemas import (
     encode_plain_allow,
     subjects,
 )
+from hookbus_schemas.decision import PLAIN_ALLOW
 
 _ANSWERS = (Verdict.ALLOW, Verdict.DENY, Verdict.ERROR)
-_ALLOW = Decision.allow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def answer_body(decision: Decision, request_digest: str) -> bytes:
     Raises:
         InvalidMessage: the decision is none, or holds what cannot be encoded.
     """
-    if decision == _ALLOW:  # most answers; encoding the whole anew would cost ten times as much
+    if decision is PLAIN_ALLOW or decision == PLAIN_ALLOW:  # most answers, at a tenth of the cost
         return encode_plain_allow(request_digest)
     if getattr(decision, "decision", None) not in _ANSWERS:  # made around the model's checks
         raise InvalidMessage("the decision is none of allow, deny and error")
