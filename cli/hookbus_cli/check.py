@@ -2,10 +2,10 @@
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from rich.table import Table
 
 from hookbus_broker import BusSettings, connect, ensure_streams, find_running, open_bus
-from hookbus_cli.command import DENIED, Options, command, options, out
+from hookbus_cli.command import DENIED, Options, command, options, out, plain, reader_may_leave
 from hookbus_cli.up import register_built_in
 from hookbus_executor import Admission, Executor, Session
 from hookbus_schemas import ConfigError, HookDecision
+from hookbus_schemas.threads import Threads
 from hookbus_subscribers import BUILT_IN, HookServer
 
 EPILOG = (
@@ -79,10 +80,11 @@ async def check(
     async with _asking(said) as executor:
         of = Session(session, channel_id=channel, sender_id=sender)
         admission = await executor.admit(tool, text, session=of, dry_run=True)
-    if json:
-        out.print_json(data=_as_json(admission))
-    else:
-        _show(admission)
+    with reader_may_leave():  # the exit code is an answer, too
+        if json:
+            out.print_json(data=_as_json(admission))
+        else:
+            _show(admission)
     return 0 if admission.allowed else DENIED
 
 
@@ -110,30 +112,36 @@ async def _own_bus(stack: AsyncExitStack, settings: BusSettings) -> BusSettings:
 
 async def _check_all(executor: Executor, path: str) -> None:
     """Write a line of JSON for each line of the file, in order, asking about many at once."""
-    pending: deque[asyncio.Task[dict[str, object]]] = deque()
+    asked: asyncio.Queue[asyncio.Task[dict[str, object]] | None] = asyncio.Queue(AT_ONCE)
     with _opened(path) as lines:
         async with asyncio.TaskGroup() as group:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                pending.append(group.create_task(_check_line(executor, number, line)))
-                if len(pending) >= AT_ONCE:
-                    _write(await pending.popleft())
-            while pending:
-                _write(await pending.popleft())
+            group.create_task(_write_all(asked))
+            async for number, line in _numbered(lines):
+                await asked.put(group.create_task(_check_line(executor, number, line)))
+            await asked.put(None)
+
+
+async def _numbered(lines: TextIO) -> AsyncIterator[tuple[int, str]]:
+    """Yield the lines that are not blank; whoever writes them may be slow, and meanwhile answers must be taken."""
+    reading, number = Threads(1), 0
+    while line := await reading.run(lines.readline):
+        number += 1
+        if line.strip():
+            yield number, line
 
 
 def _opened(path: str) -> TextIO:
-    if path == "-":
-        return sys.stdin
-    try:
-        return Path(path).open(encoding="utf-8", errors="backslashreplace")
+    try:  # standard input gets a file object of its own, which Python need not lock to exit while a read waits
+        return open(os.dup(0) if path == "-" else path, encoding="utf-8", errors="backslashreplace")  # noqa: PTH123
     except OSError as error:
         raise ConfigError(f"calls {path} cannot be read: {error.strerror}") from error
 
 
-def _write(answer: Mapping[str, object]) -> None:
-    sys.stdout.write(json.dumps(answer, ensure_ascii=True) + "\n")
+async def _write_all(asked: asyncio.Queue[asyncio.Task[dict[str, object]] | None]) -> None:
+    while (answer := await asked.get()) is not None:
+        sys.stdout.write(json.dumps(await answer, ensure_ascii=True) + "\n")
+        if asked.empty():  # whoever asks line by line waits for this one
+            sys.stdout.flush()
 
 
 async def _check_line(executor: Executor, number: int, line: str) -> dict[str, object]:
@@ -188,7 +196,8 @@ def _show(admission: Admission) -> None:
     if admission.allowed:
         out.print("[green]allowed[/]: no hook objects")
     else:
-        out.print(f"[red]denied[/] by {admission.denied_by}: {admission.reason}", highlight=False)
+        said = f"[red]denied[/] by {plain(admission.denied_by)}: {plain(admission.reason)}"
+        out.print(said, highlight=False, soft_wrap=True)
 
 
 def _rows(admission: Admission) -> Iterator[tuple[str, str, str, str]]:
@@ -197,6 +206,7 @@ def _rows(admission: Admission) -> Iterator[tuple[str, str, str, str]]:
         notes += ["failed open"] if decision.failed_open else []
         said = decision.decision.value + (f" ({', '.join(notes)})" if notes else "")
         colour = "green" if decision.decision == "allow" else "red"
-        yield decision.hook, f"[{colour}]{said}[/]", decision.reason or decision.warning, f"{decision.elapsed_ms:.1f}"
+        reason = plain(decision.reason or decision.warning)
+        yield plain(decision.hook), f"[{colour}]{said}[/]", reason, f"{decision.elapsed_ms:.1f}"
     for hook in admission.skipped:
-        yield hook, "not asked", "it has side effects, and this is a dry run", ""
+        yield plain(hook), "not asked", "it has side effects, and this is a dry run", ""

@@ -6,14 +6,15 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from hookbus_broker import BusSettings, Connection, check_known_tables, connect, find_running
 from hookbus_cli import logs
@@ -25,7 +26,15 @@ P = ParamSpec("P")
 DENIED, ERROR, INTERRUPTED = 1, 2, 130
 """Exit codes; 0 is success, and for `check` an allow."""
 
-out = Console()
+
+class _Output(Console):
+    """A console whose reader may leave: rich would exit with 1 there, whatever the command has to say by its code."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = _Output(emoji=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +84,29 @@ async def running_bus(settings: BusSettings, name: str) -> AsyncIterator[Connect
 def run(work: Coroutine[Any, Any, int | None], *, verbose: bool) -> int:
     """Run a command to its end and return its exit code; every error becomes one line."""
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(work) or 0
+        code = 0
+        with reader_may_leave(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            code = runner.run(work) or 0
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except HookbusError as error:
-        return _say(error, str(error), verbose=verbose)
     except Exception as error:  # noqa: BLE001 - a person gets one line; --verbose has the rest
-        return _say(error, f"unexpected {type(error).__name__}: {error} (more with --verbose)", verbose=verbose)
+        return _failed(error, verbose=verbose)
+    return code
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Take it for no error that whoever reads our output has seen enough, such as ``| head``."""
+    try:
+        yield
+        sys.stdout.flush()
+    except* BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def plain(text: str) -> str:
+    """Return text of others, such as a model, as rich shows it: no markup, one line, nothing that steers a terminal."""
+    return escape("".join(char if char.isprintable() else ascii(char)[1:-1] for char in text))
 
 
 def command(
@@ -109,7 +130,16 @@ def command(
     return wrap
 
 
-def _say(error: Exception, text: str, *, verbose: bool) -> int:
+def _failed(error: BaseException, *, verbose: bool) -> int:
+    first = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if isinstance(first, HookbusError):
+        return _say(error, str(first), verbose=verbose)
+    return _say(error, f"unexpected {type(first).__name__}: {first} (more with --verbose)", verbose=verbose)
+
+
+def _say(error: BaseException, text: str, *, verbose: bool) -> int:
     line = " ".join(text.split())
     print(f"hookbus: {line}", file=sys.stderr)  # noqa: T201 - rich would wrap it
     if verbose:

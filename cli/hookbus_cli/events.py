@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.text import Text
 
-from hookbus_cli.command import command, options, out, running_bus
+from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent
 from hookbus_subscribers import StoredEvent, read_events
 
@@ -70,12 +69,12 @@ def _line(stored: StoredEvent) -> Text:
     event = stored.event
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     colour = COLOURS.get(event.outcome, "yellow")
-    line = f"[dim]{at}[/] {escape(event.context.session_id or '-')} [bold]{escape(event.context.tool_name)}[/] "
+    line = f"[dim]{at}[/] {plain(event.context.session_id or '-')} [bold]{plain(event.context.tool_name)}[/] "
     line += f"[{colour}]{event.outcome}[/]"
     if isinstance(event, ToolAfterEvent):
         line += f" {event.duration_ms:.0f} ms"
     else:
-        line += f" by {escape(event.denied_by)}: {escape(event.reason)}"
+        line += f" by {plain(event.denied_by)}: {plain(event.reason)}"
     if event.unguarded_by:
-        line += f" [yellow]unguarded by {escape(', '.join(event.unguarded_by))}[/]"
-    return Text.from_markup(line)
+        line += f" [yellow]unguarded by {plain(', '.join(event.unguarded_by))}[/]"
+    return Text.from_markup(line, emoji=False)

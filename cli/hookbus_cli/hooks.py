@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from hookbus_broker import HOOKS, Connection, delete, ensure_streams, put, read_bucket
-from hookbus_cli.command import command, options, out, running_bus
+from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_executor import RegisteredHook
 from hookbus_executor.hooks import HookTable, from_bucket
 from hookbus_schemas import ConfigError, Enforcement, FailurePolicy, HookRegistration, subjects
@@ -74,6 +74,8 @@ async def add(
         "description": description,
     }
     fields = {key: value for key, value in given.items() if value is not None}
+    if not name.strip():
+        raise ConfigError("a hook's name should be text that is not blank")
     if file is not None and fields:
         raise ConfigError("give either --file or the fields, not both")
     registration = _from_file(file) if file is not None else HookRegistration.from_person(dumps(fields))
@@ -86,7 +88,7 @@ async def add(
             raise ConfigError(f"hook {name} is registered already: change it with --replace, enforce or shadow")
         expected = entries[key].revision if key in entries else 0
         revision = await put(connection, HOOKS, key, registration.to_json(), expected)
-    out.print(f"{name} registered, revision {revision}", highlight=False)
+    out.print(f"{plain(name)} registered, revision {revision}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -97,7 +99,7 @@ async def remove(context: typer.Context, name: Name) -> int:
     async with running_bus(options(context).bus(), "hookbus hooks") as connection:
         hook = await _one(connection, name)
         await delete(connection, HOOKS, subjects.token(name), hook.revision)
-    out.print(f"{name} removed", highlight=False)
+    out.print(f"{plain(name)} removed", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -122,7 +124,7 @@ async def _change(context: typer.Context, name: str, change: Callable[[HookRegis
             raise ConfigError(f"hook {name}: {hook.problem}; write it anew with `hookbus hooks add {name} --replace`")
         changed = change(hook.registration)
         revision = await put(connection, HOOKS, subjects.token(name), changed.to_json(), hook.revision)
-    out.print(f"{name}: {changed.enforcement}, revision {revision}", highlight=False)
+    out.print(f"{plain(name)}: {changed.enforcement}, revision {revision}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -154,10 +156,11 @@ def _table(hooks: tuple[RegisteredHook, ...]) -> Table:
     table = Table("hook", "order", "tools", "enforcement", "if it fails", "timeout", "owner", "revision")
     for hook in hooks:
         if hook.problem:
-            table.add_row(f"[red]{hook.name}[/]", "", f"[red]{hook.problem}[/]", "", "", "", "", str(hook.revision))
+            name, problem = (f"[red]{plain(text)}[/]" for text in (hook.name, hook.problem))
+            table.add_row(name, "", problem, "", "", "", "", str(hook.revision))
             continue
         said = hook.registration
         tools, timeout = ", ".join(said.tools), f"{said.timeout_ms} ms"
         row = (hook.name, str(said.order), tools, said.enforcement, said.failure_policy, timeout, said.owner)
-        table.add_row(*row, str(hook.revision))
+        table.add_row(*map(plain, row), str(hook.revision))
     return table

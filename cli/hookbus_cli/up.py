@@ -19,7 +19,7 @@ from hookbus_broker import (
     read_bucket,
     redacted,
 )
-from hookbus_cli.command import command, options, out
+from hookbus_cli.command import command, options, out, plain
 from hookbus_schemas import HookbusError, subjects
 from hookbus_subscribers import BUILT_IN, load_hooks
 from hookbus_subscribers import serve as serve_hooks
@@ -53,8 +53,9 @@ async def _serve_built_in(settings: BusSettings, url: str, where: str) -> None:
         await register_built_in(connection)
 
     def ready() -> None:
-        out.print(f"[green]up[/]: {where}")
-        out.print(f"hooks: {', '.join(BUILT_IN)}; add yours with `hookbus serve MODULE:HOOK` and `hookbus hooks add`")
+        out.print(f"[green]up[/]: {plain(where)}", soft_wrap=True)
+        yours = "add yours with `hookbus serve MODULE:HOOK` and `hookbus hooks add`"
+        out.print(f"hooks: {', '.join(BUILT_IN)}; {yours}", soft_wrap=True)
 
     bus = settings.model_copy(update={"url": url})
     await serve_hooks(*(built_in.make() for built_in in BUILT_IN.values()), bus=bus, ready=ready)
@@ -83,7 +84,7 @@ async def serve(
     names = [hook.name for hook in hooks]
 
     def ready() -> None:
-        out.print(f"[green]serving[/]: {', '.join(names)}")
+        out.print(f"[green]serving[/]: {plain(', '.join(names))}", soft_wrap=True)
 
     async with asyncio.TaskGroup() as group:
         advice = group.create_task(_advise(settings, names))
@@ -103,4 +104,5 @@ async def _advise(settings: BusSettings, names: list[str]) -> None:
         return  # serving says what is wrong
     for name in names:
         if subjects.token(name) not in registered:
-            out.print(f"{name} is not registered, so nobody asks it: `hookbus hooks add {name}`", highlight=False)
+            said = f"{plain(name)} is not registered, so nobody asks it: `hookbus hooks add {plain(name)}`"
+            out.print(said, highlight=False, soft_wrap=True)
