@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from children import alive
-from cli.running import environment, hookbus, running
+from cli.running import environment, hookbus, one_by_one, running
 
 HOOK = '''
 from hookbus_subscribers import Decision, ToolHookContext, hook
@@ -170,13 +170,16 @@ async def test_settings_that_nobody_knows_are_refused(tmp_path: Path) -> None:
     assert "did you mean HOOKBUS_URL" in (await hookbus(tmp_path, "hooks", "list", HOOKBUS_URK="x")).err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [(), ("demo",), ("up",), ("serve",), ("check",), ("hooks", "add"), ("hooks", "list"), ("events", "tail")],
-    ids=lambda command: " ".join(command) or "hookbus",
-)
-async def test_help_teaches(tmp_path: Path, command: tuple[str, ...]) -> None:
+async def test_help_teaches(tmp_path: Path) -> None:
     """Each command says what it does and gives an example."""
-    ended = await hookbus(tmp_path, *command, "--help")
-    assert ended.code == 0
-    assert "Example" in ended.out or not command
+    commands = [("demo",), ("up",), ("serve",), ("check",), ("events", "tail")]
+    commands += [("hooks", name) for name in ("add", "enforce", "list", "remove", "shadow", "show")]
+    shown = await one_by_one(tmp_path, *((*command, "--help") for command in commands))
+    assert [(ended.code, "Example" in ended.out, ended.err) for ended in shown] == [(0, True, "")] * len(commands)
+
+
+async def test_the_command_alone_shows_where_to_begin(tmp_path: Path) -> None:
+    """Its help names the demo."""
+    ended = await hookbus(tmp_path, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert "Begin with hookbus demo" in ended.out.replace("`", "")
