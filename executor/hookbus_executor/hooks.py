@@ -54,10 +54,11 @@ class RegisteredHook:
 def from_bucket(key: str, value: bytes, revision: int) -> RegisteredHook:
     """Return the hook that one entry of the bucket ``HOOKS`` registers."""
     try:
-        name = subjects.name(key)
-        return RegisteredHook(name, HookRegistration.from_json(value), revision)
+        name, registration = subjects.name(key), HookRegistration.from_json(value)
     except InvalidMessage as error:
-        return RegisteredHook(key, HookRegistration(), revision, problem=str(error))
+        return RegisteredHook(key[: subjects.MAX_NAME_BYTES], HookRegistration(), revision, problem=str(error))
+    problem = "" if name else "registration has no name"
+    return RegisteredHook(name or key, registration if name else HookRegistration(), revision, problem=problem)
 
 
 class HookTable:

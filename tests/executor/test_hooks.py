@@ -56,6 +56,14 @@ def test_a_registration_that_cannot_be_read_fails_closed_for_every_tool(value: b
     assert hook.registration.failure_policy is FailurePolicy.DENY
 
 
+@pytest.mark.parametrize("key", ["=", "x" * 800, "=ZZ", "a.b"])
+def test_a_key_that_is_no_name_fails_closed_under_a_name_that_the_record_holds(key: str) -> None:
+    """Whoever writes the bucket cannot make a hook that is asked and never settled."""
+    hook = from_bucket(key, b"{}", 1)
+    assert hook.problem
+    assert 0 < len(hook.name) <= 256
+
+
 def test_a_name_is_read_from_its_escaped_key() -> None:
     """Keys of the bucket are tokens."""
     assert from_bucket(subjects.token("plugin:ä b"), b"{}", 1).name == "plugin:ä b"
