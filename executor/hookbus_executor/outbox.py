@@ -1,6 +1,6 @@
 """Events on their way to the stream. The caller appends and goes on; a background sender publishes until acknowledged.
 
-The one seam between calls and their record: `append`, `is_full`, `close`. Events wait in memory.
+Above it is `record`, which makes the events; below it the connection. Events wait in memory.
 """
 
 import asyncio
@@ -55,12 +55,10 @@ class Outbox:
     """Publishes events to the stream ``TOOL_EVENTS``, each until it is acknowledged.
 
     Attributes:
-        acknowledged: events that the stream has taken since the start.
         dropped: events of refused calls that found no room; each has a line in the log.
     """
 
     def __init__(self, connection: Connection, *, limit: int) -> None:
-        self.acknowledged = 0
         self.dropped = 0
         self._connection = connection
         self._limit = limit
@@ -150,12 +148,18 @@ class Outbox:
             self._unacknowledged[token] = entry
 
     def _publish(self, token: str, entry: _Entry) -> bool:
+        """Publish an event, shortened where the bus takes none so large; tell whether it left."""
         reply = f"{self._inbox}.{token}"
         try:
-            self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
-        except PayloadTooLarge as error:
-            entry.event = _shortened(entry.event, error.size_bytes)
-            entry.body = encode(entry.event)
+            for shorten in (_without_long_texts, _without_decisions):
+                try:
+                    self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
+                except PayloadTooLarge as error:
+                    say(_log.warning, "event.shortened", event_id=entry.event.event_id, size_bytes=error.size_bytes)
+                    entry.event = shorten(entry.event)
+                    entry.body = encode(entry.event)
+                else:
+                    return True
             self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
         except BusUnavailable:
             return False
@@ -174,7 +178,6 @@ class Outbox:
             entry.due = asyncio.get_running_loop().time() + RETRY_AFTER
             return
         del self._unacknowledged[token]
-        self.acknowledged += 1
         self._wake.set()
         if not len(self):
             self._idle.set()
@@ -211,14 +214,19 @@ def _refusal(message: Msg) -> str:
         return f"its acknowledgement cannot be read: {error}"
 
 
-def _shortened(event: Event, size: int) -> Event:
+def _without_long_texts(event: Event) -> Event:
     """Return the event with its long texts cut, since a record that says less beats none."""
-    say(_log.warning, "event.shortened", event_id=event.event_id, size_bytes=size)
     context = event.context.model_copy(update={"arguments_json": _cut(event.context.arguments_json)})
     update: dict[str, object] = {"context": context}
     if isinstance(event, ToolAfterEvent):
         update["result"] = _cut(event.result)
     return event.model_copy(update=update)
+
+
+def _without_decisions(event: Event) -> Event:
+    """Return the event with nothing left that hooks or paths can make large; the outcome and who denied stay."""
+    context = event.context.model_copy(update={"resolved_paths": ()})
+    return event.model_copy(update={"context": context, "decisions": ()})
 
 
 def _cut(text: str) -> str:

@@ -131,9 +131,11 @@ async def test_a_tool_that_ignores_cancellation_does_not_hang_the_end(world: Wor
                 continue
 
     async with asyncio.timeout(10):
-        async with executor:
-            assert (await executor.execute("stubborn", {})).outcome is Outcome.TIMED_OUT
+        with structlog.testing.capture_logs() as logs:
+            async with executor:
+                assert (await executor.execute("stubborn", {})).outcome is Outcome.TIMED_OUT
         release.set()
+    assert [entry["count"] for entry in logs if entry["event"] == "tools.abandoned"] == [1]
 
 
 async def test_a_streaming_tool_hands_its_pieces_to_the_caller(world: World) -> None:
@@ -293,3 +295,39 @@ async def test_a_log_that_cannot_be_written_hangs_no_call(world: World) -> None:
     finally:
         structlog.configure(**before)
     assert (result.denied_by, len(await world.events())) == ("hung", 1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "answer", "kept"),
+    [
+        pytest.param("x" * 3_000_000, Decision.allow(), 3, id="long texts are cut"),
+        pytest.param("", Decision.allow(labels={"l": "x" * 3_000_000}), 0, id="large decisions are left out"),
+    ],
+)
+async def test_an_event_larger_than_the_bus_takes_is_recorded_shortened(
+    world: World, argument: str, answer: Decision, kept: int
+) -> None:
+    """The record says less, and the events behind it are not held up."""
+    executor = await world.executor()
+    for number in range(3):
+
+        class Wordy(ToolHookWithContext):
+            name = f"h{number}"
+
+            async def before_execute(self, context: ToolHookContext) -> Decision:
+                return answer
+
+        executor.add_hook(Wordy())
+
+    @executor.tool
+    async def echo(text: str) -> str:
+        return text * 2
+
+    async with asyncio.timeout(20), executor:
+        for text in (argument, "short"):
+            assert (await executor.execute("echo", {"text": text})).outcome is Outcome.COMPLETED
+        await executor.flush()
+    first, last = await world.events()
+    assert len(first.decisions) == kept
+    assert len(first.context.arguments_json) < 20_000
+    assert last.context.arguments_json == '{"text":"short"}'
