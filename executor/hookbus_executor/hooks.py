@@ -52,13 +52,17 @@ class RegisteredHook:
 
 
 def from_bucket(key: str, value: bytes, revision: int) -> RegisteredHook:
-    """Return the hook that one entry of the bucket ``HOOKS`` registers."""
+    """Return the hook that one entry of the bucket ``HOOKS`` registers, with its `problem` if it cannot be read."""
     try:
-        name, registration = subjects.name(key), HookRegistration.from_json(value)
+        name = subjects.name(key)
     except InvalidMessage as error:
         return RegisteredHook(key[: subjects.MAX_NAME_BYTES], HookRegistration(), revision, problem=str(error))
-    problem = "" if name else "registration has no name"
-    return RegisteredHook(name or key, registration if name else HookRegistration(), revision, problem=problem)
+    if not name:
+        return RegisteredHook(key, HookRegistration(), revision, problem="registration has no name")
+    try:
+        return RegisteredHook(name, HookRegistration.from_json(value), revision)
+    except InvalidMessage as error:
+        return RegisteredHook(name, HookRegistration(), revision, problem=str(error))
 
 
 class HookTable:

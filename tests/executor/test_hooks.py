@@ -67,3 +67,11 @@ def test_a_key_that_is_no_name_fails_closed_under_a_name_that_the_record_holds(k
 def test_a_name_is_read_from_its_escaped_key() -> None:
     """Keys of the bucket are tokens."""
     assert from_bucket(subjects.token("plugin:ä b"), b"{}", 1).name == "plugin:ä b"
+
+
+def test_a_registration_that_cannot_be_read_stands_under_the_name_that_its_key_escapes() -> None:
+    """Who requires the hook, or removes it, names it so; and no hook in the process may answer in its place."""
+    hook = from_bucket(subjects.token("plugin:ä b"), b"garbage", 1)
+    in_process = RegisteredHook("plugin:ä b", HookRegistration())
+    assert hook.problem
+    assert HookTable([hook], [in_process]).hooks == (hook,)
