@@ -105,7 +105,7 @@ class Folder:
             return False
         async with Executor("probe", bus=BusSettings(url=url)) as executor:
             admission = await executor.admit("db_query", {}, dry_run=True)
-        return {one.hook for one in admission.decisions if one.decision.usable} == hooks
+        return {one.hook for one in admission.decisions if one.decision in ("allow", "deny")} == hooks
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ class Admission:
         denied_by: the hook that decided against it, or ``executor``; empty when allowed.
         reason, reason_code: why; for the model, and for counting.
         decisions: all that came in time, in the order of registration; in-process hooks among them.
-        unguarded_by: hooks that gave no usable answer and were let pass by an open failure policy.
+        unguarded_by: enforced hooks that gave no usable answer and were let pass by an open failure policy.
         skipped: hooks with side effects, which a dry run does not ask.
         elapsed: seconds that it took.
         suggested_arguments: with a deny, what the hook would let pass; shown, never applied.

@@ -20,11 +20,6 @@ class Verdict(StrEnum):
     UNAVAILABLE = "unavailable"
     ERROR = "error"
 
-    @property
-    def usable(self) -> bool:
-        """Whether the hook itself decided; for all else its failure policy does."""
-        return self in (Verdict.ALLOW, Verdict.DENY)
-
 
 MAX_DEPTH = 64
 """Deepest nesting of suggested arguments: what every reader and writer of JSON can take, an event round it."""

@@ -33,7 +33,7 @@ class _Event(Message):
         context: what the hooks were asked.
         admission_ms: milliseconds that asking the hooks took.
         decisions: every hook's, in the order of registration.
-        unguarded_by: hooks that gave no usable answer and were let pass by an open failure policy.
+        unguarded_by: enforced hooks that gave no usable answer and were let pass by an open failure policy.
     """
 
     event_id: str = Field(min_length=1)
