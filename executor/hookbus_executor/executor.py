@@ -179,6 +179,9 @@ class Executor:
         Args:
             hook: asked beside the requests to hooks on the bus, under the same rules.
             registration: as an operator would write it; by default enforced, fail closed, reported last.
+
+        Raises:
+            ConfigError: the executor has started, or the name is empty or taken.
         """
         if self._parts is not None:
             raise ConfigError(f"hook {hook.name}: add it before the executor starts")
@@ -263,6 +266,9 @@ class Executor:
             arguments: as in `execute`.
             session: for whom.
             dry_run: nothing is counted or spent; hooks with side effects are not asked.
+
+        Raises:
+            HookbusError: the executor is not started.
         """
         try:
             read = Arguments.read(arguments)
@@ -277,6 +283,7 @@ class Executor:
 
         Raises:
             TimeoutError: it is not, within `timeout` seconds.
+            HookbusError: the executor is not started.
         """
         async with asyncio.timeout(timeout):
             await self._running.recorder.settle()
@@ -315,7 +322,8 @@ class Executor:
             why = f"it is required and not registered; `hookbus up` serves it, `hookbus hooks add {name}` registers it"
             return _refusal(context, why, "not_registered", denied_by=name)
         if parts.outbox.is_full:
-            why = f"the record is full: {len(parts.outbox)} events wait for the bus; the call would leave no trace"
+            waiting = f"{len(parts.outbox)} events wait for the bus"
+            why = f"the record is full: {waiting}; bring the bus back, or raise the setting outbox_limit"
             return _refusal(context, why, "outbox_full")
         return None
 

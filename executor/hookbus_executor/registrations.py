@@ -15,6 +15,7 @@ from hookbus_broker import HOOKS, Connection, parse_change, read_bucket
 from hookbus_broker.callbacks import say
 from hookbus_executor.hooks import HookTable, RegisteredHook, from_bucket
 from hookbus_schemas import HookbusError, InvalidMessage
+from hookbus_schemas.subjects import HOOKS_CHANGED
 
 REREAD_EVERY = 30.0
 """Seconds between two readings of the whole bucket."""
@@ -55,7 +56,7 @@ class Registrations:
         Raises:
             BusUnavailable, PermissionRefused: changes cannot be followed.
         """
-        await self._connection.subscribe_direct("hooks.changed.>", self._on_change)
+        await self._connection.subscribe_direct(f"{HOOKS_CHANGED}.>", self._on_change)
         self._undo = self._connection.on_reconnect(self._reread.set)
         await self._connection.barrier()
         await self._read()

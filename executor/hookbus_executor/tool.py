@@ -30,7 +30,8 @@ class Tool:
         """Wrap the function.
 
         Raises:
-            ConfigError: its signature cannot be called by name, or the time limit is negative.
+            ConfigError: its signature cannot be called by name, the time limit is negative, or the name is empty or too
+                long.
         """
         self.name = name or getattr(function, "__name__", type(function).__name__)
         if timeout < 0:

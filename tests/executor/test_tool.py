@@ -39,6 +39,23 @@ async def test_a_streaming_tool_hands_out_its_pieces_in_order() -> None:
     assert plain == later == ["0", "1", "2"]
 
 
+def test_a_model_can_be_told_of_a_tool() -> None:
+    """Its name, what it does, and the JSON Schema of its arguments."""
+
+    def search(query: str, limit: int = 10) -> None:
+        """Find documents."""
+
+    tool = Tool(search, timeout=1)
+    assert (tool.name, tool.description) == ("search", "Find documents.")
+    assert tool.arguments_schema == {
+        "title": "search",
+        "type": "object",
+        "properties": {"query": {"title": "Query", "type": "string"}, "limit": {"title": "Limit", "type": "integer"}},
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+
+
 def test_parameters_may_have_any_name() -> None:
     """Names that pydantic or Python use themselves are names like any other."""
 
