@@ -1,6 +1,7 @@
 """``hookbus check``: what the hooks would say, with nothing run and nothing counted."""
 
 import asyncio
+import dataclasses
 import json
 import os
 import sys
@@ -67,7 +68,7 @@ async def check(
     runs, one is started for this command alone, with the built-in hooks.
     """
     before = options(context)
-    said = Options(config or before.config, before.url, before.state_dir, before.verbose)
+    said = dataclasses.replace(before, config=config or before.config)
     if calls is not None:
         if tool is not None:
             raise ConfigError("give either a tool or --calls, not both")

@@ -134,12 +134,8 @@ def _failed(error: BaseException, *, verbose: bool) -> int:
     first = error
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    if isinstance(first, HookbusError):
-        return _say(error, str(first), verbose=verbose)
-    return _say(error, f"unexpected {type(first).__name__}: {first} (more with --verbose)", verbose=verbose)
-
-
-def _say(error: BaseException, text: str, *, verbose: bool) -> int:
+    expected = isinstance(first, HookbusError)
+    text = str(first) if expected else f"unexpected {type(first).__name__}: {first} (more with --verbose)"
     line = " ".join(text.split())
     print(f"hookbus: {line}", file=sys.stderr)  # noqa: T201 - rich would wrap it
     if verbose:
