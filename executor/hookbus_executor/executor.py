@@ -318,9 +318,9 @@ class Executor:
         if parts.registrations.problem:
             why = f"no hook can be asked, since the registrations could not be read: {parts.registrations.problem}"
             return _refusal(context, why, "registrations_unread")
-        for name in parts.registrations.missing(self._settings.required_hooks):
-            why = f"it is required and not registered; `hookbus up` serves it, `hookbus hooks add {name}` registers it"
-            return _refusal(context, why, "not_registered", denied_by=name)
+        for name in self._settings.required_hooks:
+            if gap := parts.registrations.table.gap(name, context.tool_name):
+                return _refusal(context, f"it is required and {gap}", "not_guarding", denied_by=name)
         if parts.outbox.is_full:
             waiting = f"{len(parts.outbox)} events wait for the bus"
             why = f"the record is full: {waiting}; bring the bus back, or raise the setting outbox_limit"

@@ -72,11 +72,22 @@ class HookTable:
         # A hook on the bus wins over one of its name in the process: nobody answers in another's name.
         by_name: Mapping[str, RegisteredHook] = {hook.name: hook for hook in (*in_process, *on_bus)}
         self.hooks = tuple(sorted(by_name.values(), key=lambda hook: (hook.registration.order, hook.name)))
-        self._names = frozenset(by_name)
+        self._by_name = by_name
         self._by_tool: dict[str, tuple[RegisteredHook, ...]] = {}
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
+    def gap(self, name: str, tool: str) -> str:
+        """Return why a hook that is required does not guard calls of this tool, and what to do; empty if it does."""
+        hook = self._by_name.get(name)
+        if hook is None:
+            return f"not registered; `hookbus up` serves the built-in ones, `hookbus hooks add {name}` registers it"
+        said = hook.registration
+        if not hook.enforced:
+            return f"only a shadow, which never blocks; `hookbus hooks enforce {name}` lets it"
+        if "before" not in said.events:
+            return f"only told after calls; register it anew with `before` among its events"
+        if not hook.asked_about(tool):
+            return f"not asked about this tool; register it anew with tools that match (now {', '.join(said.tools)})"
+        return ""
 
     def for_tool(self, tool: str) -> tuple[RegisteredHook, ...]:
         """Return the hooks to ask before a call of this tool."""

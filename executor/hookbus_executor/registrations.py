@@ -6,7 +6,7 @@ since a change can be missed. What was read last stays in force while the bus is
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import structlog
 from nats.aio.msg import Msg
@@ -74,10 +74,6 @@ class Registrations:
         """Add a hook that lives in this process."""
         self._in_process[hook.name] = hook
         self._swap()
-
-    def missing(self, required: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the required hooks that are not registered."""
-        return tuple(name for name in required if name not in self.table)
 
     async def _follow(self) -> None:
         while True:

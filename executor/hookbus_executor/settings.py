@@ -9,8 +9,8 @@ class ExecutorSettings(Section, table="executor"):
     """Settings of one executor."""
 
     required_hooks: tuple[str, ...] = ("AuditLog",)
-    """Hooks that must be registered, or every call is denied. Default the built-in ones: on a bus that
-    nobody has set up yet an executor should say no, not run unguarded."""
+    """Hooks that must be registered, enforced and asked about a call's tool, or that call is denied. Default the
+    built-in ones: on a bus that nobody has set up yet an executor should say no, not run unguarded."""
 
     tool_timeout: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     """Seconds that a tool may run unless it says otherwise; 0 for no limit. Default 30, as the reference has it."""

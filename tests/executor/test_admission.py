@@ -211,10 +211,42 @@ async def test_a_required_hook_that_is_not_registered_denies_and_says_what_to_do
     executor = await world.started(required_hooks=("AuditLog",))
     assert await denial(executor) == (
         "Tool execution denied by hook: AuditLog: it is required and not registered; "
-        "`hookbus up` serves it, `hookbus hooks add AuditLog` registers it"
+        "`hookbus up` serves the built-in ones, `hookbus hooks add AuditLog` registers it"
     )
     await world.hook("AuditLog", ALLOW)
     await until(lambda: executor.hooks)
+    assert (await executor.execute("echo", {"text": "ran"})).text == "ran"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        pytest.param(
+            {"enforcement": "shadow"},
+            "only a shadow, which never blocks; `hookbus hooks enforce guard` lets it",
+            id="shadow",
+        ),
+        pytest.param(
+            {"events": ["after"]},
+            "only told after calls; register it anew with `before` among its events",
+            id="only after",
+        ),
+        pytest.param(
+            {"tools": ["db_*", "sql"]},
+            "not asked about this tool; register it anew with tools that match (now db_*, sql)",
+            id="other tools",
+        ),
+    ],
+)
+async def test_a_required_hook_that_is_registered_and_does_not_guard_denies(
+    world: World, fields: dict[str, object], says: str
+) -> None:
+    """A name in the bucket is no guard: whoever edits the registration cannot quietly take the requirement away."""
+    await world.hook("guard", ALLOW, **fields)
+    executor = await world.started(required_hooks=("guard",))
+    assert await denial(executor) == f"Tool execution denied by hook: guard: it is required and {says}"
+    await world.register("guard")
+    await until(lambda: executor.hooks[0].revision == 2)
     assert (await executor.execute("echo", {"text": "ran"})).text == "ran"
 
 
