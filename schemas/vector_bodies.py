@@ -83,6 +83,7 @@ FULL_AFTER: Fields = AFTER | {
     "result": "done\n",
     "decisions": [RECORDED, {"hook": "slow", "decision": "timeout", "failed_open": True}],
     "unguarded_by": ["slow"],
+    "told": ["no/drops", "watcher"],
 }
 DENIED: Fields = AFTER | {"type": "tool:denied", "outcome": "denied", "denied_by": "no/drops"}
 FULL_DENIED: Fields = DENIED | {

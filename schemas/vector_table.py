@@ -63,7 +63,7 @@ _GOOD: tuple[tuple[Kind, str, bytes, str], ...] = (
     ("event", "integer duration", pack(AFTER, duration_ms=3), "a whole number is a number"),
     ("event", "float32 duration", FLOAT32, "any width of float"),
     ("event", "unknown field", pack(AFTER, added_later=None), "ignored"),
-    ("event", "empty lists", pack(AFTER, decisions=[], unguarded_by=[]), ""),
+    ("event", "empty lists", pack(AFTER, decisions=[], unguarded_by=[], told=[]), ""),
     ("registration", "empty", b"{}", "every field has a default"),
     (
         "registration",

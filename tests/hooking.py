@@ -174,12 +174,13 @@ class Gate:
         return True
 
 
-def make_event(number: int, outcome: Outcome = Outcome.COMPLETED, **context: object) -> Event:
-    """Return the event of one call; the outcome `DENIED` makes it a `ToolDeniedEvent`."""
+def make_event(
+    number: int, outcome: Outcome = Outcome.COMPLETED, *, told: tuple[str, ...] = (), **context: object
+) -> Event:
+    """Return the event of one call; the outcome `DENIED` makes it a `ToolDeniedEvent`, of which no hook is told."""
     about = {"tool_name": "t", "arguments_json": "{}", "call_id": f"c{number}", "executor_id": "e1"}
     call = ToolHookContext.model_validate(about | {"sent_at_ms": 0, "deadline_ms": 0} | context)
     if outcome is Outcome.DENIED:
         return ToolDeniedEvent(event_id=f"event-{number}", at_ms=number, context=call, denied_by="h")
-    return ToolAfterEvent(
-        event_id=f"event-{number}", at_ms=number, context=call, outcome=outcome, duration_ms=1500.0, result="ok"
-    )
+    about_call = {"event_id": f"event-{number}", "at_ms": number, "context": call, "outcome": outcome}
+    return ToolAfterEvent.model_validate(about_call | {"duration_ms": 1500.0, "result": "ok", "told": told})

@@ -89,6 +89,7 @@ after_events = st.builds(
     outcome=st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.DENIED]),
     duration_ms=durations,
     result=texts,
+    told=st.lists(texts, max_size=3).map(tuple),
     **_recorded,
 )
 denied_events = st.builds(ToolDeniedEvent, denied_by=texts, reason=texts, reason_code=texts, **_recorded)

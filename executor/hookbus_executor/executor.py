@@ -91,7 +91,8 @@ class Executor:
                 await ensure_streams(connection, self._bus)
             registrations, asker = Registrations(connection), Asker(connection, self.name)
             outbox, runner = Outbox(connection, limit=self._settings.outbox_limit), Runner(self._threads)
-            recorder = Recorder(outbox, [hook for hook, _ in self._in_process.values()], self._threads)
+            observers = [hook for hook, _ in self._in_process.values()]
+            recorder = Recorder(outbox, registrations, observers, self._threads)
             parts = _Parts(connection, registrations, asker, outbox, recorder, runner, Progress())
             stack.push_async_callback(_close, parts)
             for part in (registrations, asker, outbox):

@@ -50,6 +50,10 @@ class RegisteredHook:
         """Tell whether it is to be asked before a call of this tool."""
         return "before" in self.registration.events and matches_any(self.registration.tools, tool)
 
+    def told_of(self, tool: str) -> bool:
+        """Tell whether it is to be told after a call of this tool."""
+        return "after" in self.registration.events and matches_any(self.registration.tools, tool)
+
 
 def from_bucket(key: str, value: bytes, revision: int) -> RegisteredHook:
     """Return the hook that one entry of the bucket ``HOOKS`` registers, with its `problem` if it cannot be read."""
@@ -73,7 +77,7 @@ class HookTable:
         by_name: Mapping[str, RegisteredHook] = {hook.name: hook for hook in (*in_process, *on_bus)}
         self.hooks = tuple(sorted(by_name.values(), key=lambda hook: (hook.registration.order, hook.name)))
         self._by_name = by_name
-        self._by_tool: dict[str, tuple[RegisteredHook, ...]] = {}
+        self._by_tool: dict[str, tuple[tuple[RegisteredHook, ...], tuple[RegisteredHook, ...]]] = {}
 
     def gap(self, name: str, tool: str) -> str:
         """Return why a hook that is required does not guard calls of this tool, and what to do; empty if it does."""
@@ -84,15 +88,23 @@ class HookTable:
         if not hook.enforced:
             return f"only a shadow, which never blocks; `hookbus hooks enforce {name}` lets it"
         if "before" not in said.events:
-            return f"only told after calls; register it anew with `before` among its events"
+            return "only told after calls; register it anew with `before` among its events"
         if not hook.asked_about(tool):
             return f"not asked about this tool; register it anew with tools that match (now {', '.join(said.tools)})"
         return ""
 
     def for_tool(self, tool: str) -> tuple[RegisteredHook, ...]:
         """Return the hooks to ask before a call of this tool."""
+        return self._chosen(tool)[0]
+
+    def told_of(self, tool: str) -> tuple[RegisteredHook, ...]:
+        """Return the hooks to tell after a call of this tool."""
+        return self._chosen(tool)[1]
+
+    def _chosen(self, tool: str) -> tuple[tuple[RegisteredHook, ...], tuple[RegisteredHook, ...]]:
         if tool not in self._by_tool:
             if len(self._by_tool) >= 1024:  # models make names up
                 self._by_tool.clear()
-            self._by_tool[tool] = tuple(hook for hook in self.hooks if hook.asked_about(tool))
+            asked = tuple(hook for hook in self.hooks if hook.asked_about(tool))
+            self._by_tool[tool] = asked, tuple(hook for hook in self.hooks if hook.told_of(tool))
         return self._by_tool[tool]

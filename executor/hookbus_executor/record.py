@@ -10,6 +10,7 @@ import structlog
 from hookbus_broker.callbacks import say
 from hookbus_executor.outbox import Event, Outbox
 from hookbus_executor.poll import Poll, unguarded_by
+from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import Admission, ToolResult
 from hookbus_schemas import Hook, HookDecision, Outcome, ToolAfterEvent, ToolDeniedEvent
 from hookbus_schemas.event import AfterOutcome
@@ -29,8 +30,11 @@ _log = structlog.get_logger()
 class Recorder:
     """Writes one event for each call, and the line in the log that says it all."""
 
-    def __init__(self, outbox: Outbox, in_process: Sequence[Hook], threads: Threads) -> None:
+    def __init__(
+        self, outbox: Outbox, registrations: Registrations, in_process: Sequence[Hook], threads: Threads
+    ) -> None:
         self._outbox = outbox
+        self._registrations = registrations
         self._observers = {hook.name: observer(hook, threads) for hook in in_process if observes(hook)}
         self._background: set[asyncio.Task[None]] = set()
 
@@ -83,6 +87,7 @@ class Recorder:
     ) -> ToolResult:
         """Record a call that was admitted."""
         context = admission.context
+        told = self._registrations.table.told_of(context.tool_name)
         event = ToolAfterEvent(
             event_id=secrets.token_hex(16),
             at_ms=_now(),
@@ -93,6 +98,7 @@ class Recorder:
             outcome=outcome,
             duration_ms=_ms(duration),
             result=text,
+            told=tuple(hook.name for hook in told),
         )
         say(
             _log.info,
@@ -106,8 +112,9 @@ class Recorder:
             unguarded_by=list(admission.unguarded_by),
         )
         self._append(event, poll)
-        for hook, observe in self._observers.items():
-            self._start(self._tell(hook, observe, event))
+        for hook in told:
+            if hook.decide is not None and hook.name in self._observers:
+                self._start(self._tell(hook.name, self._observers[hook.name], event))
         return ToolResult(
             text=_with_warnings(text, admission.decisions),
             outcome=outcome,

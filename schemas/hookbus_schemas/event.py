@@ -52,12 +52,14 @@ class ToolAfterEvent(_Event):
         outcome: how the call ended.
         duration_ms: milliseconds that the tool alone took.
         result: the text that the model reads.
+        told: the hooks that are to be told: those whose registrations have ``after`` and match the tool.
     """
 
     type: Literal["tool:after"] = "tool:after"
     outcome: AfterOutcome
     duration_ms: Milliseconds = 0.0
     result: str = ""
+    told: tuple[str, ...] = Field(default=(), strict=False)
 
 
 class ToolDeniedEvent(_Event):

@@ -45,7 +45,7 @@ class HookRegistration(BaseModel):
 
     Attributes:
         order: where its decision stands in reports; all hooks are asked at once.
-        tools: globs of the tools that it is asked about; only ``*`` is special.
+        tools: globs of the tools that it is asked about and told of; only ``*`` is special.
         events: ``before`` to be asked, ``after`` to be told.
         failure_policy: what a missing or unusable answer counts as.
         timeout_ms: milliseconds to wait for its answer, at most ``MAX_TIMEOUT_MS``.

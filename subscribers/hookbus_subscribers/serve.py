@@ -91,7 +91,8 @@ async def _serve_on(
 def after_side(hook: Hook, connection: Connection) -> Consumer:
     """Return the consumer that tells a hook of the calls that ran; all replicas of the hook share it.
 
-    A hook that has never been served is told of nothing that ran before.
+    It is told of those that its registration was for when they ran. A hook that has never been served is told of
+    nothing that ran before.
     """
     return Consumer(
         connection,
@@ -107,7 +108,7 @@ def _teller(hook: Hook) -> Handler:
     observe = observer(hook, Threads(AFTER_CONCURRENCY))
 
     async def tell(event: ToolAfterEvent | ToolDeniedEvent) -> None:
-        if isinstance(event, ToolAfterEvent):
+        if isinstance(event, ToolAfterEvent) and hook.name in event.told:
             failed = event.outcome is not Outcome.COMPLETED
             await observe(event.context, event.result, event.duration_ms / 1000, failed)
 

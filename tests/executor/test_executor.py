@@ -262,6 +262,56 @@ async def test_hooks_in_the_process_are_told_of_what_ran_and_harm_nobody(world: 
     assert told == [("a", False)]
 
 
+async def test_an_event_names_the_hooks_that_are_to_be_told(world: World) -> None:
+    """By their registrations: `after` among the events, and the tool; whether they were asked does not count."""
+    await world.hook("both", Decision.allow())
+    await world.hook("only before", Decision.allow(), events=["before"])
+    await world.register("only after", events=["after"], enforcement="shadow")
+    await world.register("other tools", tools=["db_*"])
+    executor = await world.started()
+    async with asyncio.timeout(5):
+        await executor.execute("echo", {})
+        await executor.flush()
+    (event,) = await world.events()
+    assert isinstance(event, ToolAfterEvent)
+    assert event.told == ("both", "only after")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        pytest.param({"events": ["after"]}, ["asked for"], id="after"),
+        pytest.param({"events": ["before"]}, [], id="only before"),
+        pytest.param({"events": ["after"], "tools": ["db_*"]}, [], id="other tools"),
+    ],
+)
+async def test_hooks_in_the_process_are_told_of_what_their_registration_says(
+    world: World, fields: dict[str, object], told: list[str]
+) -> None:
+    """The same rules as on the bus."""
+    heard: list[str] = []
+
+    class Listener(ToolHook):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def after_execute(
+            self, tool_name: str, arguments: str, result: str, duration: float, failed: bool
+        ) -> None:
+            heard.append(self.name)
+
+    executor = await world.executor()
+    executor.add_hook(Listener("asked for"), HookRegistration.model_validate(fields))
+    executor.tool(_nothing)
+    async with executor, asyncio.timeout(5):
+        await executor.execute("_nothing", {})
+        await executor.flush()
+    assert heard == told
+
+
+async def _nothing() -> None: ...
+
+
 async def test_an_executor_says_what_is_wrong_before_it_starts(world: World) -> None:
     """Slips of the developer are errors at once."""
     executor = await world.executor()

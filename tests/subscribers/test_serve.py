@@ -125,7 +125,7 @@ async def test_serving_ends_when_it_is_told_to(bus: Bus) -> None:
         return False
 
     operator = await bus.streams()
-    await bus.record(operator, make_event(0))  # before the hook was ever served
+    await bus.record(operator, make_event(0, told=("observing",)))  # before the hook was ever served
     stop, ready = asyncio.Event(), asyncio.Event()
     with capture_logs() as logs:
         serving = asyncio.create_task(serve(Observing(), deciding, bus=bus.settings, stop=stop, ready=ready.set))
@@ -133,7 +133,9 @@ async def test_serving_ends_when_it_is_told_to(bus: Bus) -> None:
             await ready.wait()
         assert (await (await bus.asker("deciding")).ask()).decision is Verdict.DENY
         assert (await (await bus.asker("observing")).ask()).decision is Verdict.ALLOW
-        await bus.record(operator, make_event(1), make_event(2, Outcome.DENIED), make_event(3, Outcome.TIMED_OUT))
+        of_others = (make_event(1, told=("deciding",)), make_event(2, Outcome.DENIED), make_event(3))
+        ours = (make_event(4, told=("observing",)), make_event(5, Outcome.TIMED_OUT, told=("deciding", "observing")))
+        await bus.record(operator, *of_others, *ours)
         await until(lambda: len(told) == 2)
         stop.set()
         async with asyncio.timeout(5):
@@ -163,7 +165,7 @@ async def test_the_after_side_begins_when_the_stream_is_there(bus: Bus) -> None:
         serving = asyncio.create_task(serve(Observing(), bus=bus.settings, stop=stop, ready=ready.set))
         await until(lambda: any(entry["event"] == "consumer.interrupted" for entry in logs))
         assert ready.is_set()
-        await bus.record(await bus.streams(), make_event(1))
+        await bus.record(await bus.streams(), make_event(1, told=("observing",)))
         await until(lambda: told == ["t"])
         stop.set()
         async with asyncio.timeout(5):
