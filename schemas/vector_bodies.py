@@ -45,6 +45,10 @@ FULL_CONTEXT: Fields = CONTEXT | {
     "depth": 2,
     "dry_run": True,
     "working_directory": "/srv/agent",
+    "home_directory": "/home/agent",
+    "path_arguments": ["path", "other"],
+    "command_arguments": [],
+    "read_only": True,
     "resolved_paths": [
         {"argument": "path", "given": "../etc/passwd", "real": "/srv/etc/passwd"},
         {"argument": "other", "given": "loop", "real": None},

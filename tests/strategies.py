@@ -48,6 +48,10 @@ contexts = st.builds(
     deadline_ms=int64s,
     dry_run=st.booleans(),
     working_directory=texts,
+    home_directory=texts,
+    path_arguments=st.none() | st.lists(texts, max_size=2).map(tuple),
+    command_arguments=st.none() | st.lists(texts, max_size=2).map(tuple),
+    read_only=st.none() | st.booleans(),
     resolved_paths=st.lists(paths, max_size=3).map(tuple),
 )
 

@@ -7,7 +7,8 @@ import secrets
 import time
 
 from hookbus_executor.arguments import Arguments
-from hookbus_executor.paths import given_paths, resolve
+from hookbus_executor.declared import UNDECLARED, Declared
+from hookbus_executor.paths import has_paths, resolve
 from hookbus_executor.session import Session
 from hookbus_schemas import HookbusError, ToolHookContext, subjects
 from hookbus_schemas.registration import MAX_TIMEOUT_MS
@@ -18,6 +19,8 @@ PATHS_TIMEOUT = 2.0
 
 NOBODY = Session()
 """The session of a call that names none."""
+
+_HOME = os.path.expanduser("~")  # noqa: PTH111 - as text, and "~" where there is none
 
 _current: contextvars.ContextVar[ToolHookContext | None] = contextvars.ContextVar("hookbus_call", default=None)
 
@@ -39,12 +42,13 @@ class Calls:
         tool: str,
         arguments: Arguments,
         session: Session | None,
+        declared: Declared = UNDECLARED,
         *,
         is_streaming: bool = False,
         dry_run: bool = False,
     ) -> ToolHookContext:
         """Return the context that hooks are asked about, its paths not resolved yet."""
-        return self._make(tool, arguments.json, session, os.getcwd(), is_streaming, dry_run)  # noqa: PTH109
+        return self._make(tool, arguments.json, session, declared, _working_directory(), is_streaming, dry_run)
 
     async def resolved(self, context: ToolHookContext, arguments: Arguments) -> ToolHookContext:
         """Return the context with the paths among the arguments resolved.
@@ -52,12 +56,11 @@ class Calls:
         Raises:
             HookbusError: that took too long; no hook can judge what is not known.
         """
-        given = given_paths(arguments.values)
-        if not given:
+        if not has_paths(context, arguments.values):
             return context
         try:
             async with asyncio.timeout(PATHS_TIMEOUT):
-                paths = await self._threads.run(resolve, given, context.working_directory)
+                paths = await self._threads.run(resolve, context, arguments.values)
         except TimeoutError:
             raise HookbusError(f"the paths could not be resolved within {PATHS_TIMEOUT:g} s") from None
         now = _now_ms()
@@ -69,6 +72,7 @@ class Calls:
         tool: str,
         arguments_json: str,
         session: Session | None,
+        declared: Declared = UNDECLARED,
         working_directory: str = "",
         is_streaming: bool = False,
         dry_run: bool = False,
@@ -93,7 +97,18 @@ class Calls:
             deadline_ms=now + MAX_TIMEOUT_MS,
             dry_run=dry_run,
             working_directory=working_directory,
+            home_directory=_HOME,
+            path_arguments=declared.paths,
+            command_arguments=declared.commands,
+            read_only=declared.read_only,
         )
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - as text
+    except FileNotFoundError:  # somebody removed it
+        return ""
 
 
 def within(call: ToolHookContext) -> contextvars.Context:

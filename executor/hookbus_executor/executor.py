@@ -5,7 +5,7 @@ Above it are agents and adapters; below it `asking` puts the questions, `running
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +16,7 @@ from hookbus_executor.arguments import Arguments, InvalidArguments
 from hookbus_executor.asking import Asker
 from hookbus_executor.calls import Calls, within
 from hookbus_executor.counters import HookCounters
+from hookbus_executor.declared import UNDECLARED, Declared
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.outbox import Outbox
 from hookbus_executor.poll import Poll
@@ -148,10 +149,25 @@ class Executor:
     @overload
     def tool(self, function: FunctionT) -> FunctionT: ...
     @overload
-    def tool(self, *, name: str = "", timeout: float | None = None) -> Callable[[FunctionT], FunctionT]: ...
+    def tool(
+        self,
+        *,
+        name: str = "",
+        timeout: float | None = None,
+        paths: Sequence[str] | None = None,
+        command: str | None = None,
+        read_only: bool | None = None,
+    ) -> Callable[[FunctionT], FunctionT]: ...
 
     def tool(
-        self, function: FunctionT | None = None, *, name: str = "", timeout: float | None = None
+        self,
+        function: FunctionT | None = None,
+        *,
+        name: str = "",
+        timeout: float | None = None,
+        paths: Sequence[str] | None = None,
+        command: str | None = None,
+        read_only: bool | None = None,
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
         """Make a function a tool; arguments are checked against its signature before any hook is asked.
 
@@ -159,14 +175,19 @@ class Executor:
             function: async, plain (run in a thread), or an async generator (streaming).
             name: what the model calls; the function's name by default.
             timeout: seconds that it may run, 0 for no limit; the setting `tool_timeout` by default.
+            paths: parameters that hold paths, for the hooks that judge them; by default those with the usual names.
+            command: the parameter that holds a command line for bash, "" for none; by default one with a usual name.
+            read_only: whether the tool changes nothing; by default hooks go by its name.
 
         Raises:
-            ConfigError: the signature cannot be called by name, or the name is taken.
+            ConfigError: the signature cannot be called by name, it has no parameter that is named here, or the tool's
+                name is taken.
         """
+        declared = Declared.of(paths, command, read_only)
 
         def register(function: FunctionT) -> FunctionT:
             limit = self._settings.tool_timeout if timeout is None else timeout
-            tool = Tool(function, name=name, timeout=limit)
+            tool = Tool(function, name=name, timeout=limit, declared=declared)
             if tool.name in self._tools:
                 raise ConfigError(f"there is a tool {tool.name} already")
             self._tools[tool.name] = tool
@@ -223,7 +244,7 @@ class Executor:
         except InvalidArguments as error:
             context = self._calls.as_given(name, arguments, session)
             return parts.recorder.denied(_refusal(context, str(error), "invalid_arguments"))
-        context = self._calls.context(name, read, session, is_streaming=tool.is_streaming)
+        context = self._calls.context(name, read, session, tool.declared, is_streaming=tool.is_streaming)
         with parts.progress:
             return await self._judged(tool, bound, context, read, on_delta)
 
@@ -275,7 +296,9 @@ class Executor:
             read = Arguments.read(arguments)
         except InvalidArguments as error:
             return _refusal(self._calls.as_given(name, arguments, session), str(error), "invalid_arguments")
-        context = self._calls.context(name, read, session, dry_run=dry_run)
+        tool = self._tools.get(name)
+        declared = tool.declared if tool else UNDECLARED
+        context = self._calls.context(name, read, session, declared, dry_run=dry_run)
         admission, _ = await self._admit(context, read, patient=True)
         return admission
 

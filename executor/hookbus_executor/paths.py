@@ -1,37 +1,73 @@
 """Where the paths among a call's arguments lead on this machine, for hooks that run on another."""
 
 import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote
 
-from hookbus_executor.arguments import JsonObject
-from hookbus_schemas import ResolvedPath
+from hookbus_schemas.command_line import CommandLine, parse
 
-PATH_ARGUMENTS = frozenset(
-    {"path", "paths", "file", "file_path", "file_paths", "filename", "files", "cwd", "working_directory", "directory"}
-    | {"dir", "folder", "root", "source", "src", "destination", "dest", "dst", "target", "output", "output_path"}
-    | {"output_file", "input_path", "input_file", "image_path", "image_paths"}
-)
-"""Names by which tools commonly take paths, compared without regard to case."""
+from hookbus_schemas import ResolvedPath, ToolHookContext
+from hookbus_schemas.path_arguments import command_texts, names_directory, path_texts
 
-
-def given_paths(values: JsonObject) -> list[tuple[str, str]]:
-    """Return (argument, path) for each text, or text in a list, under one of `PATH_ARGUMENTS`."""
-    found: list[tuple[str, str]] = []
-    for argument, value in values.items():
-        if argument.lower() in PATH_ARGUMENTS:
-            several = value if isinstance(value, list) else [value]
-            found.extend((argument, path) for path in several if isinstance(path, str))
-    return found
+MOVES = frozenset({"cd", "pushd", "popd", "builtin", "command", "eval", "source", "trap", "alias", "shopt", "enable"})
+"""Words of a shell after which nobody can tell where its relative paths begin."""
 
 
-def resolve(given: list[tuple[str, str]], working_directory: str) -> tuple[ResolvedPath, ...]:
-    """Return each path with its real one; this reads the disk, so it belongs in a thread."""
-    return tuple(
-        ResolvedPath(argument=argument, given=path, real=_real(path, working_directory)) for argument, path in given
-    )
+def has_paths(context: ToolHookContext, values: Mapping[str, object]) -> bool:
+    """Tell whether there is anything to resolve."""
+    return bool(path_texts(context, values) or command_texts(context, values))
 
 
-def _real(path: str, working_directory: str) -> str | None:
+def resolve(context: ToolHookContext, values: Mapping[str, object]) -> tuple[ResolvedPath, ...]:
+    """Return each path of the call with each real one that it may have; this reads the disk: it belongs in a thread."""
+    here = [context.working_directory]
+    paths = path_texts(context, values)
+    directories = [path for argument, path in paths if names_directory(argument)]
+    bases = here + [real for path in directories for real in _reals(path, here) if real is not None]
+    found: list[ResolvedPath] = []
+    for argument, path in paths:
+        found += _resolved(argument, path, _reals(path, here if names_directory(argument) else bases))
+    for argument, text in command_texts(context, values):
+        found += _redirections(argument, parse(text), bases)
+    return tuple(dict.fromkeys(found))
+
+
+def _redirections(argument: str, line: CommandLine, bases: list[str]) -> Iterator[ResolvedPath]:
+    moves = any(MOVES.intersection(command.split()) or command.startswith(". ") for command in line.commands)
+    for path in line.files:
+        reals = [None] if moves and not path.startswith("/") else _reals(path, bases)
+        yield from _resolved(argument, path, reals)
+
+
+def _resolved(argument: str, path: str, reals: Iterable[str | None]) -> Iterator[ResolvedPath]:
+    for real in reals:
+        yield ResolvedPath(argument=argument, given=path, real=real)
+
+
+def _reals(path: str, bases: Iterable[str]) -> list[str | None]:
+    """Return where the path may lead: from each base, and as each of what tools take it for."""
+    return list(dict.fromkeys(_real(base, meant) for meant in _meanings(path) for base in bases))
+
+
+def _meanings(path: str) -> Iterator[str]:
+    """Yield the path as it is and, where a tool may do so, with ``~`` expanded or as a file's URL."""
+    yield path
+    if path.startswith("~"):
+        yield os.path.expanduser(path)  # noqa: PTH111 - pathlib would drop a trailing slash
+    if path[:5].lower() == "file:":
+        yield unquote("/" + path[5:].lstrip("/"))
+
+
+def _real(base: str, path: str) -> str | None:
+    """Return the path with links followed first, then ``..``; None for a loop or what the system does not show."""
     try:
-        return os.path.realpath(os.path.join(working_directory, os.path.expanduser(path)))  # noqa: PTH111, PTH118
-    except (OSError, ValueError):  # a NUL byte, a loop of links, a name that the system does not take
+        real = os.path.realpath(os.path.join(base, path))  # noqa: PTH118 - pathlib would drop a trailing slash
+    except (OSError, ValueError):  # a NUL byte, a working directory that is gone
+        return None
+    try:
+        return None if stat.S_ISLNK(os.lstat(real).st_mode) else real
+    except (FileNotFoundError, NotADirectoryError):
+        return real
+    except OSError:  # a loop of links, a name that is too long, a folder that may not be searched
         return None

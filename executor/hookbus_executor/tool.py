@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from hookbus_executor.arguments import InvalidArguments, JsonObject
+from hookbus_executor.declared import UNDECLARED, Declared
 from hookbus_schemas import ConfigError, subjects
 from hookbus_schemas.threads import Threads
 
@@ -24,14 +25,17 @@ class Tool:
         description: the function's docstring.
         timeout: seconds that it may run; 0 for no limit.
         is_streaming: it is an async generator, whose pieces reach the caller as they come.
+        declared: what it says of itself to the hooks.
     """
 
-    def __init__(self, function: ToolFunction, *, name: str = "", timeout: float) -> None:
+    def __init__(
+        self, function: ToolFunction, *, name: str = "", timeout: float, declared: Declared = UNDECLARED
+    ) -> None:
         """Wrap the function.
 
         Raises:
-            ConfigError: its signature cannot be called by name, the time limit is negative, or the name is empty or too
-                long.
+            ConfigError: its signature cannot be called by name or lacks a parameter that it declares, the time limit is
+                negative, or the name is empty or too long.
         """
         self.name = name or getattr(function, "__name__", type(function).__name__)
         if timeout < 0:
@@ -44,7 +48,12 @@ class Tool:
         self.is_streaming = inspect.isasyncgenfunction(function)
         self._is_async = inspect.iscoroutinefunction(function)
         self._function = function
-        self._arguments = _arguments_adapter(self.name, function)
+        parameters = _parameters(self.name, function)
+        self.declared = declared
+        for named in declared.names:
+            if named not in parameters:
+                raise ConfigError(f"tool {self.name}: it declares {named!r}, which is none of its parameters")
+        self._arguments = _arguments_adapter(self.name, parameters)
 
     @property
     def arguments_schema(self) -> dict[str, Any]:
@@ -94,15 +103,20 @@ async def _collect(pieces: AsyncIterator[object], on_delta: OnDelta | None) -> s
     return "".join(texts)
 
 
-def _arguments_adapter(name: str, function: ToolFunction) -> TypeAdapter[dict[str, Any]]:
+def _parameters(name: str, function: ToolFunction) -> dict[str, inspect.Parameter]:
     try:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
         raise ConfigError(f"tool {name}: its signature cannot be read: {error}") from error
-    fields: dict[str, Any] = {}
-    for parameter in parameters:
+    for parameter in parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigError(f"tool {name}: parameter {parameter.name} cannot be given by name")
+    return dict(parameters)
+
+
+def _arguments_adapter(name: str, parameters: Mapping[str, inspect.Parameter]) -> TypeAdapter[dict[str, Any]]:
+    fields: dict[str, Any] = {}
+    for parameter in parameters.values():
         annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
         fields[parameter.name] = (Required if parameter.default is parameter.empty else NotRequired)[annotation]
     # Not a model: a parameter may be called "json" or "copy", which a model has already.

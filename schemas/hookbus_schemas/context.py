@@ -9,8 +9,9 @@ class ResolvedPath(BaseModel):
     """One path of a call, with the place that it has on the executor's machine.
 
     Attributes:
-        argument: the argument that holds it.
-        given: the path as the model wrote it.
+        argument: the argument that holds it, with dots between the names on the way to it; for the target of a
+            redirection the argument that holds the command line.
+        given: the path as the model wrote it; it stands several times where it may mean several places.
         real: links followed first, then ``..``, as the kernel does; None where that is not possible.
     """
 
@@ -41,6 +42,10 @@ class ToolHookContext(Message):
         deadline_ms: by the same clock; later answers count for nothing.
         dry_run: nothing will run, so nothing is counted or spent.
         working_directory: where the tool's relative paths begin.
+        home_directory: what ``~`` means to the tool.
+        path_arguments: names of the arguments that hold paths; None where the tool does not declare them.
+        command_arguments: names of the arguments that hold command lines for bash; None as before.
+        read_only: the tool changes nothing; None where it does not declare that.
         resolved_paths: each path among the arguments; a hook runs elsewhere and cannot see the agent's disk.
     """
 
@@ -60,4 +65,8 @@ class ToolHookContext(Message):
     deadline_ms: Int64
     dry_run: bool = False
     working_directory: str = ""
+    home_directory: str = ""
+    path_arguments: tuple[str, ...] | None = Field(default=None, strict=False)
+    command_arguments: tuple[str, ...] | None = Field(default=None, strict=False)
+    read_only: bool | None = None
     resolved_paths: tuple[ResolvedPath, ...] = Field(default=(), strict=False)
