@@ -1,6 +1,6 @@
 """The agent's side of hookbus: tools that run only when every hook lets them, and leave a record."""
 
-from hookbus_executor.arguments import InvalidArguments
+from hookbus_schemas import InvalidArguments
 from hookbus_executor.counters import HookCounters
 from hookbus_executor.executor import Executor
 from hookbus_executor.hooks import RegisteredHook

@@ -3,15 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
-from hookbus_schemas import HookbusError
-
-JsonObject = dict[str, object]
-
-
-class InvalidArguments(HookbusError, ValueError):
-    """Arguments that are no JSON object, or do not fit the tool; the message is for the model."""
+from hookbus_schemas.arguments import InvalidArguments, JsonObject, parse_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +26,11 @@ class Arguments:
         """
         try:
             if isinstance(given, str):
-                values = _parse(given)
+                values = parse_arguments(given)
                 text = _dump(values)
             else:  # what comes of writing is what would be written anew
                 text = _dump(given)
-                values = _parse(text)
+                values = parse_arguments(text)
             text.encode()
         except InvalidArguments:
             raise
@@ -50,27 +43,5 @@ class Arguments:
         return cls(text, values)
 
 
-def _parse(text: str) -> JsonObject:
-    values = _decoder.decode(text)
-    if not isinstance(values, dict):
-        raise InvalidArguments(f"arguments must be a JSON object, not {_KINDS.get(type(values), 'null')}")
-    return values
-
-
-_KINDS = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-
-
-def _unique(pairs: list[tuple[str, object]]) -> JsonObject:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return values
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-# Made once: `json.dumps` and `json.loads` would make new ones for every call.
+# Made once: `json.dumps` would make a new one for every call.
 _dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)

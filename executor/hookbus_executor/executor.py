@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from hookbus_broker import BusSettings, Connection, connect, ensure_streams, open_bus
-from hookbus_executor.arguments import Arguments, InvalidArguments
+from hookbus_executor.arguments import Arguments
 from hookbus_executor.asking import Asker
 from hookbus_executor.calls import Calls, within
 from hookbus_executor.counters import HookCounters
@@ -28,6 +28,7 @@ from hookbus_executor.running import Runner
 from hookbus_executor.session import Session
 from hookbus_executor.settings import ExecutorSettings
 from hookbus_executor.tool import OnDelta, Tool, ToolFunction
+from hookbus_schemas.arguments import InvalidArguments
 from hookbus_schemas import ConfigError, Hook, HookbusError, HookRegistration, Outcome, ToolHookContext, subjects
 from hookbus_schemas.hook import decider
 from hookbus_schemas.threads import Threads

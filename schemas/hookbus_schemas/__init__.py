@@ -1,5 +1,6 @@
 """The contract of hookbus: models, subjects, codec. No I/O; everything else is built on it."""
 
+from hookbus_schemas.arguments import InvalidArguments, parse_arguments
 from hookbus_schemas.codec import decode, decode_event, digest, encode, encode_plain_allow
 from hookbus_schemas.context import ResolvedPath, ToolHookContext
 from hookbus_schemas.decision import Decision, HookDecision, Verdict
@@ -26,6 +27,7 @@ __all__ = [
     "HookDecision",
     "HookRegistration",
     "HookbusError",
+    "InvalidArguments",
     "InvalidMessage",
     "Outcome",
     "PayloadTooLarge",
@@ -43,4 +45,5 @@ __all__ = [
     "digest",
     "encode",
     "encode_plain_allow",
+    "parse_arguments",
 ]
