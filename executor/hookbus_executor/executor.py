@@ -137,7 +137,7 @@ class Executor:
 
     @property
     def dropped_events(self) -> int:
-        """How many refused calls left a line in the log alone, since no more events may wait for the bus."""
+        """How many events are in the log alone: of stopped calls for lack of room, and those that cannot be sent."""
         return self._running.outbox.dropped
 
     @property
@@ -213,6 +213,13 @@ class Executor:
             HookbusError: the executor is not started.
         """
         parts = self._running
+        with parts.outbox.place(), parts.progress:
+            return await self._execute(name, arguments, session, on_delta)
+
+    async def _execute(
+        self, name: str, arguments: str | Mapping[str, object], session: Session | None, on_delta: OnDelta | None
+    ) -> ToolResult:
+        parts = self._running
         tool = self._tools.get(name)
         if tool is None:
             context = self._calls.as_given(name, arguments, session)
@@ -224,8 +231,7 @@ class Executor:
             context = self._calls.as_given(name, arguments, session)
             return parts.recorder.denied(_refusal(context, str(error), "invalid_arguments"))
         context = self._calls.context(name, read, session, is_streaming=tool.is_streaming)
-        with parts.progress:
-            return await self._judged(tool, bound, context, read, on_delta)
+        return await self._judged(tool, bound, context, read, on_delta)
 
     async def _judged(
         self,
@@ -322,7 +328,7 @@ class Executor:
         for name in self._settings.required_hooks:
             if gap := parts.registrations.table.gap(name, context.tool_name):
                 return _refusal(context, f"it is required and {gap}", "not_guarding", denied_by=name)
-        if parts.outbox.is_full:
+        if parts.outbox.is_overbooked:
             waiting = f"{len(parts.outbox)} events wait for the bus"
             why = f"the record is full: {waiting}; bring the bus back, or raise the setting outbox_limit"
             return _refusal(context, why, "outbox_full")
