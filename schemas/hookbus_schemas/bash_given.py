@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass
 
-from hookbus_schemas.bash_syntax import Unclear
+from hookbus_schemas.bash_syntax import Unclear, names
 
 Words = list[str | None]
 """A command's words in order; None stands for one that is known only when it runs."""
 
-SHELLS = frozenset("ash bash csh dash elvish fish ksh mksh nu oksh pwsh rbash sh tcsh xonsh yash zsh".split())
+SHELLS = names("ash bash csh dash elvish fish ksh mksh nu oksh pwsh rbash sh tcsh xonsh yash zsh")
 _READ = frozenset(("bash", "sh", "dash", "ash"))
 _ON_STDIN = SHELLS | {"at", "batch", "parallel", "ssh", "su", "xargs"}
 _FLAGS = re.compile(r"[-+][abefhmnuvxiklprsc]+")

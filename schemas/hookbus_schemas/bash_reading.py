@@ -4,18 +4,22 @@ Below it: `bash_syntax` (what may be believed), `bash_words`, `bash_given`. Abov
 """
 
 import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import ClassVar
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from hookbus_schemas.bash_given import Given, given, runs_its_input
+from hookbus_schemas.bash_heredoc import here_document
 from hookbus_schemas.bash_syntax import (
     BASH_ONLY,
     REDIRECTS,
     Unclear,
     check,
     check_arithmetic,
-    check_text,
+    names,
     start,
     written,
 )
@@ -26,14 +30,11 @@ DEPTH = 200
 
 _LANGUAGE = Language(tree_sitter_bash.language())
 _NAME = re.compile(r"[\w./+:@%,-]+")
-_RESERVED = frozenset("! { } [[ ]] case do done elif else esac fi for function if in select then until while".split())
+_RESERVED = names("! { } [[ ]] case do done elif else esac fi for function if in select then until while")
 _NEW_MEANINGS = frozenset(("alias", "unalias", "shopt", "enable"))
 _SET = re.compile(r"[-+][aefuvxo]+|pipefail|errexit|nounset|xtrace|--")
-_EVALUATE = frozenset(
-    "[ declare export let local mapfile printf read readarray readonly test typeset unset wait".split()
-)
+_EVALUATE = names("mapfile printf read readarray test unset wait")
 _LOOP_VARIABLE = re.compile(rb"(?!.*_proxy$)[a-z_][a-z0-9_]*")
-_DELIMITER = re.compile(rb"(['\"]?)(\w+)\1|(\\)(\w+)", re.ASCII)
 _TO_DESCRIPTOR = re.compile(rb"[0-9]+-?|-")
 _ARITHMETIC_TESTS = frozenset((b"-eq", b"-ne", b"-lt", b"-le", b"-gt", b"-ge", b"-v", b"-R"))
 _NO_TEST = frozenset(("<", ">", "(", ")", "&&", "||", "=~"))
@@ -64,6 +65,8 @@ class Reading:
         Raises:
             Unclear: some part cannot be read for certain.
         """
+        if abs(self._source.count(b"(") - self._source.count(b")")) > DEPTH:
+            raise Unclear("far more brackets are opened than closed")  # the parser would take seconds to say so
         tree = Parser(_LANGUAGE).parse(self._source)
         if tree.root_node.has_error:
             raise Unclear("it does not parse as bash")
@@ -131,9 +134,14 @@ class Reading:
             raise Unclear(f"{name} changes how the text after it is read")
         if name == "set" and not all(value is not None and _SET.fullmatch(value) for value in values):
             raise Unclear("set may change how the text after it is read")
+        if name == "let":
+            raise Unclear("arithmetic is only read when it holds nothing but numbers")
         if name in _EVALUATE:
             for word in words:
                 self._check_evaluated(word)
+            named = name not in ("printf", "test") or "-v" in values
+            if named and None in values:
+                raise Unclear("a builtin is given the name of a variable that is known only when it runs")
 
     def _check_evaluated(self, node: Node) -> None:
         """Refuse a subscript with a substitution in quotes: these builtins expand it once more."""
@@ -143,9 +151,17 @@ class Reading:
 
     def _declaration(self, node: Node) -> None:
         parts = [child for child in node.children if child.type not in REDIRECTS]
-        for part in parts:
-            self._check_evaluated(part)
+        for part in parts[1:]:
+            self._check_declared(part)
         self.commands.append(" ".join(self._text(part) for part in parts))
+
+    def _check_declared(self, node: Node) -> None:
+        self._check_evaluated(node)
+        value = static(node, self._source)
+        if node.type not in ("variable_assignment", "variable_name") and value is None:
+            raise Unclear("a builtin is given the name of a variable that is known only when it runs")
+        if value and value[0] in "-+" and not value[1:].isdigit() and set(value[1:]) - set("agxrfptF"):
+            raise Unclear("a variable is declared to be more than text")
 
     def _assignment(self, node: Node) -> None:
         parent = node.parent
@@ -162,16 +178,16 @@ class Reading:
     def _test(self, node: Node) -> None:
         """List `[`, which is a command; `[[` is none, but looks into values where it compares numbers."""
         tokens = self._leaves(node)
-        if node.children[0].type == "[":
-            if any(not token.is_named and token.type in _NO_TEST for token in tokens):
-                raise Unclear("a test in single brackets holds a sign that means something else there")
-            words = self._text(node).replace("\\\n", " ")
-            self.commands.append(" ".join(words.split()) if "'" not in words and '"' not in words else words)
-            self._check_evaluated(node)
-        if {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS and "[" in self._text(node)[2:]:
-            raise Unclear("a test compares numbers and holds a subscript")
-        if node.children[0].type == "[[" and {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS:
-            raise Unclear("a test compares numbers, or asks for a variable: values may be run")
+        numeric = {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS
+        if node.children[0].type == "[[":
+            if numeric:
+                raise Unclear("a test compares numbers, or asks for a variable: values may be run")
+            return
+        if any(not token.is_named and token.type in _NO_TEST for token in tokens):
+            raise Unclear("a test in single brackets holds a sign that means something else there")
+        if numeric & {b"-v", b"-R"}:
+            raise Unclear("a test asks for a variable: its name may be run")
+        self.commands.append(" ".join(self._text(token) for token in tokens))
 
     def _leaves(self, node: Node) -> list[Node]:
         """Return the tokens of a test, not those inside its words."""
@@ -236,7 +252,7 @@ class Reading:
     def _file(self, node: Node) -> None:
         sign = next(child for child in node.children if child.type != "file_descriptor")
         closes = sign.type in ("<&-", ">&-")
-        gaps = [one.end_byte == start(two, self._source) for one, two in zip(node.children, node.children[1:])]
+        gaps = [one.end_byte == start(two, self._source) for one, two in pairwise(node.children)]
         targets = [child for child in node.named_children if child.type != "file_descriptor"]
         if (closes and targets and gaps[-len(targets)]) or any(gaps[len(node.children) - len(targets) :]):
             raise Unclear("two words stand side by side")
@@ -255,42 +271,9 @@ class Reading:
         self._inputs.append(static(node.named_children[0], self._source))
 
     def _here_document(self, node: Node) -> None:
-        """Find where bash ends the document, and hold the tree to it."""
-        parts = {child.type: child for child in node.children}
-        begin, end = parts["heredoc_start"], parts["heredoc_end"]
-        delimiter = _DELIMITER.fullmatch(written(begin, self._source))
-        first = self._source.find(b"\n", begin.end_byte) + 1
-        if delimiter is None or not first:
-            raise Unclear("the delimiter of a here-document is not a plain word")
-        self._check_heredoc_line(node, first)
-        word, quoted = delimiter[2] or delimiter[4], bool(delimiter[1] or delimiter[3])
-        body = self._body(first, word, end, tabs="<<-" in parts)
-        if not quoted and b"\\\n" in body:
-            raise Unclear("lines of a here-document are joined")
-        dynamic = not quoted and any(sign in body for sign in b"$`\\")
-        self._inputs.append(None if dynamic else body.decode())
-        if quoted and parts["heredoc_body"].children:
-            raise Unclear("a quoted here-document is read as if it were not")
-        if not quoted:
-            check_text(parts["heredoc_body"], self._source, first)
-
-    def _check_heredoc_line(self, node: Node, first: int) -> None:
-        for child in node.children:
-            late = child.end_byte >= first and child.type not in ("heredoc_body", "heredoc_end")
-            if late or (child.type in REDIRECTS and self._extras(child)) or child.type in ("word", "heredoc_redirect"):
-                raise Unclear("words follow a here-document on its line")
-
-    def _body(self, first: int, word: bytes, end: Node, *, tabs: bool) -> bytes:
-        position, body = first, []
-        for line in self._source[first:].split(b"\n"):
-            stripped = line.lstrip(b"\t") if tabs else line
-            if stripped == word:
-                if position + len(line) == end.end_byte:
-                    return b"".join(body)
-                break
-            body.append(stripped + b"\n")
-            position += len(line) + 1
-        raise Unclear("where a here-document ends cannot be told")
+        if any(self._extras(child) for child in node.children if child.type in REDIRECTS):
+            raise Unclear("words follow a here-document on its line")
+        self._inputs.append(here_document(node, self._source))
 
     def _run_inputs(self) -> None:
         for text in self._inputs:
@@ -298,7 +281,7 @@ class Reading:
                 raise Unclear("what a shell reads from its input is known only when it runs")
             self.texts.append(Given(text, plain=True))
 
-    _VISITS = {
+    _VISITS: ClassVar[dict[str, Callable[["Reading", Node], None]]] = {
         "command": _command,
         "declaration_command": _declaration,
         "unset_command": _declaration,

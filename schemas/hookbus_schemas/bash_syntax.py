@@ -14,33 +14,36 @@ class Unclear(HookbusError):
     """A command line that cannot be read for certain; the message says why and quotes nothing of it."""
 
 
-STATEMENTS = frozenset(
+def names(text: str) -> frozenset[str]:
+    """Return the names that a text lists."""
+    return frozenset(text.split())
+
+
+STATEMENTS = names(
     "case_statement command compound_statement c_style_for_statement declaration_command for_statement"
     " function_definition if_statement list negated_command pipeline redirected_statement subshell test_command"
-    " unset_command variable_assignment variable_assignments while_statement".split()
+    " unset_command variable_assignment variable_assignments while_statement"
 )
-BLOCKS = frozenset(
+BLOCKS = names(
     "program case_item case_statement command_substitution compound_statement do_group elif_clause else_clause"
     " for_statement function_definition if_statement list pipeline process_substitution subshell"
-    " while_statement".split()
+    " while_statement"
 )
-LINES = frozenset(
+LINES = names(
     "binary_expression command command_name declaration_command expansion file_redirect herestring_redirect"
     " negated_command parenthesized_expression redirected_statement test_command unary_expression unset_command"
-    " variable_assignments".split()
+    " variable_assignments"
 )
-TIGHT = frozenset("brace_expression concatenation simple_expansion subscript variable_assignment".split())
+TIGHT = names("brace_expression concatenation simple_expansion subscript variable_assignment")
 TEXTS = frozenset(("string", "heredoc_body"))
-APART = frozenset("command declaration_command for_statement test_command unset_command variable_assignments".split())
+APART = names("command declaration_command for_statement test_command unset_command variable_assignments")
 REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 KNOWN = STATEMENTS | BLOCKS | LINES | TIGHT | TEXTS | REDIRECTS | {"array", "arithmetic_expansion"}
 
-BASH_ONLY = frozenset(
-    "(( [[ $[ <( >( &> &>> |& ;& ;;& <<< function select array ansi_c_string += =~ extglob_pattern".split()
-)
+BASH_ONLY = names("(( [[ $[ <( >( &> &>> |& ;& ;;& <<< function select array ansi_c_string += =~ extglob_pattern")
 """What a plain `sh` reads in another way, or not at all."""
 
-_OPERATORS = frozenset("; & && || | |& ;; ;& ;;& ( ) (( )) $( ` <( >(".split())
+_OPERATORS = names("; & && || | |& ;; ;& ;;& ( ) (( )) $( ` <( >(")
 _BLANKS = re.compile(rb"[ \t]*")
 _SPACES = re.compile(rb"[ \t\n]*")
 _WORD = re.compile(rb"(?!#)(?:[^\s|&;()<>$`'\"\\]|\\[^\n])+")
@@ -96,6 +99,8 @@ def check(node: Node, source: bytes) -> None:
     elif node.type == "heredoc_body":
         return  # whoever knows whether it is quoted checks it
     elif node.children:
+        if node.type == "array" and any(written(child, source)[:1] == b"[" for child in node.children):
+            raise Unclear("an array names its subscripts")
         _check_between(node, source)
     elif node.is_named:
         _check_leaf(node, source)
@@ -120,7 +125,8 @@ def _check_leaf(node: Node, source: bytes) -> None:
         raise Unclear(f"this form of {node.type} is not known")
     if node.type == "word" and not text.isascii() and not text.decode().replace(" ", "").isprintable():
         raise Unclear("a word holds an unusual space or control character")
-    before = source[: start(node, source)][-2:]
+    begin = start(node, source)
+    before = source[max(0, begin - 2) : begin]
     if node.type == "comment" and before and (before[-1:] not in b" \t\n;|&()" or before == b"\\\n"):
         raise Unclear("what looks like a comment may be none")
     if node.type == "file_descriptor" and before and before[-1:] not in b" \t\n;|&()<>":
