@@ -174,6 +174,8 @@ def _check_gap(node: Node, previous: Node | None, child: Node, source: bytes) ->
         return
     if node.type in BLOCKS and b"\n" not in joined and {previous.type, child.type} <= STATEMENTS:
         raise Unclear("two commands stand side by side")
+    if child.type in REDIRECTS and not gap and source[begin - 1 : begin] == b"}":
+        raise Unclear("a redirection may set a variable")
     apart = node.type in APART or node.type in BLOCKS
     if apart and not gap and not {previous.type, child.type} & (_OPERATORS | REDIRECTS) and child.type != "comment":
         raise Unclear("two words stand side by side")
