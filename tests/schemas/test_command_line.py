@@ -339,7 +339,7 @@ simple = st.builds(
 def _compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     one = [
         "( {} )", "{{ {}\n}}", "! {}", "one $({})", 'two "a $({})"', "one `{}`", "six <({})", "A=$({}) two", "B=$({})",
-        "for i in 1 2; do {}\ndone", "if {}\nthen one\nfi", "if two; then {}\nfi", "until {}\ndo one; done",
+        "for i in 1 2; do {}\ndone", "if {}\nthen one\nfi", "if two; then {}\nfi", "until {}\ndo one; break; done",
         "case a in (a) {}\n;; esac", "case a in b) one;; *) {}\nesac", "f() {{ {}\n}}; f", "function g {{ {}\n}}; g",
         "[[ -n $({}) ]]", "[[ a == a && -z '' ]] && {}", "time {}", "coproc {}", "{} &", "echo ${{n:-$({})}}",
         "cat <<E\n$({})\nE\n", "two <<'E'\n{}\nE\n", "one <<<\"$({})\"", "/bin/bash <<'E'\n{}\nE\n", "{} # six\n",
