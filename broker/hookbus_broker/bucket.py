@@ -183,9 +183,9 @@ async def put(
 async def delete(
     connection: Connection, bucket: str, key: str, expected_revision: int | None = None, *, timeout: float = TIMEOUT
 ) -> int:
-    """Delete a key, its history kept, and return the revision of that; raises what `put` raises."""
+    """Delete any key that there is, its history kept, and return the revision of that; raises what `put` raises."""
     headers = {"KV-Operation": "DEL"} | _expecting(expected_revision)
-    return await _write(connection, _subject(bucket, key), key, b"", headers, timeout)
+    return await _write(connection, f"$KV.{bucket}.{key}", key, b"", headers, timeout)
 
 
 async def _write(

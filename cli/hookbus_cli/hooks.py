@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from hookbus_broker import HOOKS, Connection, delete, ensure_streams, put, read_bucket
 from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_executor import RegisteredHook
-from hookbus_executor.hooks import HookTable, from_bucket
+from hookbus_executor.hooks import from_bucket
 from hookbus_schemas import ConfigError, Enforcement, FailurePolicy, HookRegistration, subjects
 
 app = typer.Typer(help="List, add and change the registrations of hooks.", no_args_is_help=True)
@@ -98,7 +98,7 @@ async def remove(context: typer.Context, name: Name) -> int:
     """Remove a registration: nobody asks the hook any more. If an executor requires it, every call is denied."""
     async with running_bus(options(context).bus(), "hookbus hooks") as connection:
         hook = await _one(connection, name)
-        await delete(connection, HOOKS, subjects.token(name), hook.revision)
+        await delete(connection, HOOKS, hook.key, hook.revision)
     out.print(f"{plain(name)} removed", highlight=False, soft_wrap=True)
     return 0
 
@@ -121,7 +121,7 @@ async def _change(context: typer.Context, name: str, change: Callable[[HookRegis
     async with running_bus(options(context).bus(), "hookbus hooks") as connection:
         hook = await _one(connection, name)
         if hook.problem:
-            raise ConfigError(f"hook {name}: {hook.problem}; write it anew with `hookbus hooks add {name} --replace`")
+            raise ConfigError(f"hook {name}: {hook.problem}, with `hookbus hooks remove` or `add --replace`")
         changed = change(hook.registration)
         revision = await put(connection, HOOKS, subjects.token(name), changed.to_json(), hook.revision)
     out.print(f"{plain(name)}: {changed.enforcement}, revision {revision}", highlight=False, soft_wrap=True)
@@ -137,7 +137,8 @@ def _from_file(file: Path) -> HookRegistration:
 
 async def _registered(connection: Connection) -> tuple[RegisteredHook, ...]:
     entries = (await read_bucket(connection, HOOKS)).entries
-    return HookTable(from_bucket(key, entry.value, entry.revision) for key, entry in entries.items()).hooks
+    hooks = (from_bucket(key, entry.value, entry.revision) for key, entry in entries.items())
+    return tuple(sorted(hooks, key=lambda hook: (hook.registration.order, hook.name, not hook.problem)))
 
 
 async def _one(connection: Connection, name: str) -> RegisteredHook:
@@ -153,7 +154,8 @@ def _as_json(hook: RegisteredHook) -> dict[str, object]:
 
 
 def _table(hooks: tuple[RegisteredHook, ...]) -> Table:
-    table = Table("hook", "order", "tools", "enforcement", "if it fails", "timeout", "owner", "revision")
+    heads = ("hook", "order", "tools", "enforcement", "if it fails", "timeout", "owner", "revision")
+    table = Table(*(Column(head, overflow="fold") for head in heads))
     for hook in hooks:
         if hook.problem:
             name, problem = (f"[red]{plain(text)}[/]" for text in (hook.name, hook.problem))

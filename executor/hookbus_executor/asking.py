@@ -156,7 +156,7 @@ class Asker:
     def _ends_at_once(self, question: Question) -> bool:
         hook = question.hook
         if hook.problem:
-            self._settle(question, Verdict.ERROR, f"{hook.problem}; register it anew", "unreadable_registration")
+            self._settle(question, Verdict.ERROR, hook.problem, "unreadable_registration")
             return True
         if not self._breakers[hook.name].asks(question.asked_at):
             reason = f"it timed out several times in a row and is tried again within {PAUSE:g} s"

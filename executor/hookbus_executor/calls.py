@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import os
 import secrets
-import time
 
 from hookbus_executor.arguments import Arguments
 from hookbus_executor.declared import UNDECLARED, Declared
@@ -13,6 +12,7 @@ from hookbus_executor.session import Session
 from hookbus_schemas import HookbusError, ToolHookContext, subjects
 from hookbus_schemas.registration import MAX_TIMEOUT_MS
 from hookbus_schemas.threads import Threads
+from hookbus_schemas.times import now_ms
 
 PATHS_TIMEOUT = 2.0
 """Seconds that resolving a call's paths may take; a dead network disk must not hold the call for ever."""
@@ -63,7 +63,7 @@ class Calls:
                 paths = await self._threads.run(resolve, context, arguments.values)
         except TimeoutError:
             raise HookbusError(f"the paths could not be resolved within {PATHS_TIMEOUT:g} s") from None
-        now = _now_ms()
+        now = now_ms()
         update = {"resolved_paths": paths, "sent_at_ms": now, "deadline_ms": now + MAX_TIMEOUT_MS}
         return context.model_copy(update=update)
 
@@ -79,7 +79,7 @@ class Calls:
     ) -> ToolHookContext:
         of = session or NOBODY
         parent = _current.get()
-        now = _now_ms()
+        now = now_ms()
         return ToolHookContext(
             session_id=of.id,
             channel_id=of.channel_id,
@@ -116,10 +116,6 @@ def within(call: ToolHookContext) -> contextvars.Context:
     inside = contextvars.copy_context()
     inside.run(_current.set, call)
     return inside
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _recordable(text: str, limit: int | None = None) -> str:

@@ -28,8 +28,8 @@ from hookbus_executor.running import Runner
 from hookbus_executor.session import Session
 from hookbus_executor.settings import ExecutorSettings
 from hookbus_executor.tool import OnDelta, Tool, ToolFunction
-from hookbus_schemas.arguments import InvalidArguments
 from hookbus_schemas import ConfigError, Hook, HookbusError, HookRegistration, Outcome, ToolHookContext, subjects
+from hookbus_schemas.arguments import InvalidArguments
 from hookbus_schemas.hook import decider
 from hookbus_schemas.threads import Threads
 
@@ -139,7 +139,7 @@ class Executor:
 
     @property
     def dropped_events(self) -> int:
-        """How many refused calls left a line in the log alone, since no more events may wait for the bus."""
+        """How many events are in the log alone: of stopped calls for lack of room, and those that cannot be sent."""
         return self._running.outbox.dropped
 
     @property
@@ -235,6 +235,13 @@ class Executor:
             HookbusError: the executor is not started.
         """
         parts = self._running
+        with parts.outbox.place(), parts.progress:
+            return await self._execute(name, arguments, session, on_delta)
+
+    async def _execute(
+        self, name: str, arguments: str | Mapping[str, object], session: Session | None, on_delta: OnDelta | None
+    ) -> ToolResult:
+        parts = self._running
         tool = self._tools.get(name)
         if tool is None:
             context = self._calls.as_given(name, arguments, session)
@@ -246,8 +253,7 @@ class Executor:
             context = self._calls.as_given(name, arguments, session)
             return parts.recorder.denied(_refusal(context, str(error), "invalid_arguments"))
         context = self._calls.context(name, read, session, tool.declared, is_streaming=tool.is_streaming)
-        with parts.progress:
-            return await self._judged(tool, bound, context, read, on_delta)
+        return await self._judged(tool, bound, context, read, on_delta)
 
     async def _judged(
         self,
@@ -346,7 +352,7 @@ class Executor:
         for name in self._settings.required_hooks:
             if gap := parts.registrations.table.gap(name, context.tool_name):
                 return _refusal(context, f"it is required and {gap}", "not_guarding", denied_by=name)
-        if parts.outbox.is_full:
+        if parts.outbox.is_overbooked:
             waiting = f"{len(parts.outbox)} events wait for the bus"
             why = f"the record is full: {waiting}; bring the bus back, or raise the setting outbox_limit"
             return _refusal(context, why, "outbox_full")

@@ -17,7 +17,9 @@ class RegisteredHook:
         name, registration: as the operator wrote them.
         revision: of the registration in its bucket; 0 for a hook in the agent's own process.
         decide: how to ask a hook in the agent's own process; None for one on the bus.
-        problem: why the registration cannot be read; such a hook denies, since nobody can tell what it was to guard.
+        problem: why the registration cannot be read, and what to do; such a hook denies, since nobody can tell what it
+            was to guard.
+        key: of the registration in its bucket; empty for a hook in the agent's own process.
     """
 
     name: str
@@ -25,6 +27,7 @@ class RegisteredHook:
     revision: int = 0
     decide: Decide | None = field(default=None, compare=False)
     problem: str = ""
+    key: str = ""
 
     @cached_property
     def enforced(self) -> bool:
@@ -60,13 +63,22 @@ def from_bucket(key: str, value: bytes, revision: int) -> RegisteredHook:
     try:
         name = subjects.name(key)
     except InvalidMessage as error:
-        return RegisteredHook(key[: subjects.MAX_NAME_BYTES], HookRegistration(), revision, problem=str(error))
+        return _unreadable(_recordable(key), key, revision, f"{error}; remove it")
     if not name:
-        return RegisteredHook(key, HookRegistration(), revision, problem="registration has no name")
+        return _unreadable(key, key, revision, "registration has no name; remove it")
     try:
-        return RegisteredHook(name, HookRegistration.from_json(value), revision)
+        return RegisteredHook(name, HookRegistration.from_json(value), revision, key=key)
     except InvalidMessage as error:
-        return RegisteredHook(name, HookRegistration(), revision, problem=str(error))
+        return _unreadable(name, key, revision, f"{error}; register it anew")
+
+
+def _unreadable(name: str, key: str, revision: int, problem: str) -> RegisteredHook:
+    return RegisteredHook(name, HookRegistration(), revision, problem=problem, key=key)
+
+
+def _recordable(key: str) -> str:
+    """Return as much of a key as a name can hold."""
+    return key.encode()[: subjects.MAX_NAME_BYTES].decode(errors="ignore")
 
 
 class HookTable:
@@ -74,7 +86,9 @@ class HookTable:
 
     def __init__(self, on_bus: Iterable[RegisteredHook] = (), in_process: Iterable[RegisteredHook] = ()) -> None:
         # A hook on the bus wins over one of its name in the process: nobody answers in another's name.
-        by_name: Mapping[str, RegisteredHook] = {hook.name: hook for hook in (*in_process, *on_bus)}
+        # One that cannot be read wins over both, since it denies.
+        by_problem = sorted((*in_process, *on_bus), key=lambda hook: bool(hook.problem))
+        by_name: Mapping[str, RegisteredHook] = {hook.name: hook for hook in by_problem}
         self.hooks = tuple(sorted(by_name.values(), key=lambda hook: (hook.registration.order, hook.name)))
         self._by_name = by_name
         self._by_tool: dict[str, tuple[tuple[RegisteredHook, ...], tuple[RegisteredHook, ...]]] = {}

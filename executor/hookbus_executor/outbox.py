@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -55,11 +55,12 @@ class Outbox:
     """Publishes events to the stream ``TOOL_EVENTS``, each until it is acknowledged.
 
     Attributes:
-        dropped: events of refused calls that found no room; each has a line in the log.
+        dropped: events of stopped calls that found no room, and events that cannot be sent; each has a line in the log.
     """
 
     def __init__(self, connection: Connection, *, limit: int) -> None:
         self.dropped = 0
+        self._promised = 0
         self._connection = connection
         self._limit = limit
         self._waiting: deque[_Entry] = deque()
@@ -76,9 +77,26 @@ class Outbox:
         return len(self._waiting) + len(self._unacknowledged)
 
     @property
-    def is_full(self) -> bool:
-        """Whether another call would leave no trace for lack of room; it must not run."""
-        return len(self) >= self._limit
+    def is_overbooked(self) -> bool:
+        """Whether more is promised than there is room for: a call would leave no trace, and must not run."""
+        return len(self) + self._promised > self._limit
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Keep room for the event of one call, from its beginning to its end."""
+        self.promise()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def promise(self) -> None:
+        """Keep room for one more event, until `release`: what is admitted now is recorded later."""
+        self._promised += 1
+
+    def release(self) -> None:
+        """End a promise: its event was appended, or will not come."""
+        self._promised -= 1
 
     async def start(self) -> None:
         """Begin to send.
@@ -92,7 +110,13 @@ class Outbox:
         self._task = asyncio.get_running_loop().create_task(self._send())
 
     def append(self, event: Event) -> None:
-        """Take an event; it is sent in the background, in order of arrival."""
+        """Take an event that room was promised for; it is sent in the background, in order of arrival.
+
+        Where there is no room, an event of a stopped call is dropped: a flood of them must not fill the memory.
+        """
+        if isinstance(event, ToolDeniedEvent) and self.is_overbooked:
+            self.dropped += 1
+            return
         self._waiting.append(_entry(event))
         self._idle.clear()
         self._wake.set()
@@ -121,8 +145,10 @@ class Outbox:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            self._resend(loop.time())
-            self._send_waiting(loop.time())
+            with contextlib.suppress(BusUnavailable):
+                self._resend(loop.time())
+                self._send_waiting(loop.time())
+            self._tell_if_idle()
             due = min((entry.due for entry in self._unacknowledged.values()), default=None)
             if due is None and self._waiting:
                 due = loop.time() + RETRY_AFTER
@@ -136,34 +162,45 @@ class Outbox:
             entry = self._unacknowledged[token]
             entry.due = now + ACK_TIMEOUT
             if not self._publish(token, entry):
-                return
+                del self._unacknowledged[token]
 
     def _send_waiting(self, now: float) -> None:
         while self._waiting and len(self._unacknowledged) < WINDOW:
             entry, token = self._waiting[0], str(next(self._tokens))
             entry.due = now + ACK_TIMEOUT
-            if not self._publish(token, entry):
-                return
+            sent = self._publish(token, entry)
             self._waiting.popleft()
-            self._unacknowledged[token] = entry
+            if sent:
+                self._unacknowledged[token] = entry
 
     def _publish(self, token: str, entry: _Entry) -> bool:
-        """Publish an event, shortened where the bus takes none so large; tell whether it left."""
-        reply = f"{self._inbox}.{token}"
+        """Publish an event; one that cannot be sent is dropped, so that it does not hold up those behind it.
+
+        Raises:
+            BusUnavailable: it has to wait.
+        """
         try:
-            for shorten in (_without_long_texts, _without_decisions):
-                try:
-                    self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
-                except PayloadTooLarge as error:
-                    say(_log.warning, "event.shortened", event_id=entry.event.event_id, size_bytes=error.size_bytes)
-                    entry.event = shorten(entry.event)
-                    entry.body = encode(entry.event)
-                else:
-                    return True
-            self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
+            self._publish_shortened(entry, f"{self._inbox}.{token}")
         except BusUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it was, the events behind it are to be sent
+            self.dropped += 1
+            say(_log.error, "event.dropped", event_id=entry.event.event_id, exc_info=True)
             return False
         return True
+
+    def _publish_shortened(self, entry: _Entry, reply: str) -> None:
+        """Publish an event, shortened where the bus takes none so large."""
+        for shorten in (_without_long_texts, _without_decisions):
+            try:
+                self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
+            except PayloadTooLarge as error:
+                say(_log.warning, "event.shortened", event_id=entry.event.event_id, size_bytes=error.size_bytes)
+                entry.event = shorten(entry.event)
+                entry.body = encode(entry.event)
+            else:
+                return
+        self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
 
     def _on_ack(self, message: Msg) -> None:
         token = message.subject.rpartition(".")[2]
@@ -179,6 +216,9 @@ class Outbox:
             return
         del self._unacknowledged[token]
         self._wake.set()
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
         if not len(self):
             self._idle.set()
 
@@ -216,7 +256,8 @@ def _refusal(message: Msg) -> str:
 
 def _without_long_texts(event: Event) -> Event:
     """Return the event with its long texts cut, since a record that says less beats none."""
-    context = event.context.model_copy(update={"arguments_json": _cut(event.context.arguments_json)})
+    texts = {name: _cut(text) for name, text in event.context if isinstance(text, str)}
+    context = event.context.model_copy(update=texts)
     update: dict[str, object] = {"context": context}
     if isinstance(event, ToolAfterEvent):
         update["result"] = _cut(event.result)

@@ -5,9 +5,8 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote
 
-from hookbus_schemas.command_line import CommandLine, parse
-
 from hookbus_schemas import ResolvedPath, ToolHookContext
+from hookbus_schemas.command_line import CommandLine, parse
 from hookbus_schemas.path_arguments import command_texts, names_directory, path_texts
 
 MOVES = frozenset({"cd", "pushd", "popd", "builtin", "command", "eval", "source", "trap", "alias", "shopt", "enable"})

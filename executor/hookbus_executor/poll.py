@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.result import Admission
 from hookbus_schemas import Decision, HookDecision, ToolHookContext, Verdict
+from hookbus_schemas.times import to_ms
 
 
 def judge(hook: RegisteredHook, answer: Decision, elapsed: float) -> HookDecision:
@@ -25,7 +26,7 @@ def judge(hook: RegisteredHook, answer: Decision, elapsed: float) -> HookDecisio
         enforcement=hook.registration.enforcement,
         failed_open=answer.decision is Verdict.ERROR and hook.fails_open,
         revision=hook.revision,
-        elapsed_ms=round(elapsed * 1000, 3),
+        elapsed_ms=to_ms(elapsed),
     )
 
 
@@ -39,7 +40,7 @@ def stand_in(hook: RegisteredHook, verdict: Verdict, reason: str, code: str, ela
         enforcement=hook.registration.enforcement,
         failed_open=hook.fails_open,
         revision=hook.revision,
-        elapsed_ms=round(elapsed * 1000, 3),
+        elapsed_ms=to_ms(elapsed),
     )
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
@@ -14,15 +14,16 @@ from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import Admission, ToolResult
 from hookbus_schemas import Hook, HookDecision, Outcome, ToolAfterEvent, ToolDeniedEvent
 from hookbus_schemas.event import AfterOutcome
-from hookbus_schemas.hook import Observe, observer, observes
+from hookbus_schemas.hook import observer, observes
 from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_schemas.threads import Threads
+from hookbus_schemas.times import now_ms, to_ms
 
 AFTER_TIMEOUT = 5.0
 """Seconds that a hook in this process has for what it does after a call; nobody waits for it."""
 
-MAX_BACKGROUND = 10_000
-"""Tasks of this kind at once; more means that something hangs, and is logged."""
+MAX_TELLING = 10_000
+"""Hooks that are being told at once; beyond that, which means that one hangs, they are told of nothing."""
 
 _log = structlog.get_logger()
 
@@ -36,23 +37,19 @@ class Recorder:
         self._outbox = outbox
         self._registrations = registrations
         self._observers = {hook.name: observer(hook, threads) for hook in in_process if observes(hook)}
-        self._background: set[asyncio.Task[None]] = set()
+        self._incomplete: set[asyncio.Future[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
 
     async def settle(self) -> None:
-        """Wait until every event so far is in the outbox; each has its own deadline."""
-        while self._background:
-            await asyncio.wait(self._background)
+        """Wait until every event so far is in the outbox, and told; each has its own deadline."""
+        while waiting := self._incomplete | self._telling:
+            await asyncio.wait(waiting)
 
     def denied(self, admission: Admission, poll: Poll | None = None) -> ToolResult:
         """Record a call that was stopped."""
         context = admission.context
         event = ToolDeniedEvent(
-            event_id=secrets.token_hex(16),
-            at_ms=_now(),
-            context=context,
-            admission_ms=_ms(admission.elapsed),
-            decisions=admission.decisions,
-            unguarded_by=admission.unguarded_by,
+            **_recorded(admission),
             denied_by=admission.denied_by,
             reason=admission.reason,
             reason_code=admission.reason_code,
@@ -60,18 +57,12 @@ class Recorder:
         say(
             _log.warning,
             "tool_call.denied",
-            tool=context.tool_name,
-            call_id=context.call_id,
-            session=context.session_id,
+            **_logged(event),
             denied_by=admission.denied_by,
             reason=event.reason,
             reason_code=admission.reason_code,
-            admission_ms=event.admission_ms,
         )
-        if self._outbox.is_full:  # a flood of refused calls must not fill the memory: the line above is their trace
-            self._outbox.dropped += 1
-        else:
-            self._append(event, poll)
+        self._append(event, poll)
         return ToolResult(
             text=admission.denial,
             outcome=Outcome.DENIED,
@@ -89,32 +80,24 @@ class Recorder:
         context = admission.context
         told = self._registrations.table.told_of(context.tool_name)
         event = ToolAfterEvent(
-            event_id=secrets.token_hex(16),
-            at_ms=_now(),
-            context=context,
-            admission_ms=_ms(admission.elapsed),
-            decisions=admission.decisions,
-            unguarded_by=admission.unguarded_by,
+            **_recorded(admission),
             outcome=outcome,
-            duration_ms=_ms(duration),
+            duration_ms=to_ms(duration),
             result=text,
             told=tuple(hook.name for hook in told),
         )
         say(
             _log.info,
             "tool_call.ended",
-            tool=context.tool_name,
-            call_id=context.call_id,
-            session=context.session_id,
+            **_logged(event),
             outcome=outcome.value,
             duration_ms=event.duration_ms,
-            admission_ms=event.admission_ms,
             unguarded_by=list(admission.unguarded_by),
         )
         self._append(event, poll)
         for hook in told:
             if hook.decide is not None and hook.name in self._observers:
-                self._start(self._tell(hook.name, self._observers[hook.name], event))
+                self._start_telling(hook.name, event)
         return ToolResult(
             text=_with_warnings(text, admission.decisions),
             outcome=outcome,
@@ -128,15 +111,30 @@ class Recorder:
         if poll is None or poll.is_complete:
             self._outbox.append(_with_decisions(event, poll))
         else:
-            self._start(self._append_when_complete(event, poll))
+            self._append_when_complete(event, poll)
 
-    async def _append_when_complete(self, event: Event, poll: Poll) -> None:
+    def _append_when_complete(self, event: Event, poll: Poll) -> None:
         """Wait for shadow hooks, which nobody else waits for; each ends by its own deadline."""
-        await asyncio.wait((poll.complete,))
-        self._outbox.append(_with_decisions(event, poll))
+        self._outbox.promise()
+        self._incomplete.add(poll.complete)
 
-    async def _tell(self, hook: str, observe: Observe, event: ToolAfterEvent) -> None:
-        failed = event.outcome is not Outcome.COMPLETED
+        def append(_: object) -> None:
+            self._incomplete.discard(poll.complete)
+            self._outbox.release()
+            self._outbox.append(_with_decisions(event, poll))
+
+        poll.complete.add_done_callback(append)
+
+    def _start_telling(self, hook: str, event: ToolAfterEvent) -> None:
+        if len(self._telling) >= MAX_TELLING:
+            say(_log.error, "hook.not_told", hook=hook, call_id=event.context.call_id, telling=len(self._telling))
+            return
+        task = asyncio.get_running_loop().create_task(self._tell(hook, event))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, hook: str, event: ToolAfterEvent) -> None:
+        observe, failed = self._observers[hook], event.outcome is not Outcome.COMPLETED
         try:
             async with asyncio.timeout(AFTER_TIMEOUT):
                 await observe(event.context, event.result, event.duration_ms / 1000, failed)
@@ -145,12 +143,24 @@ class Recorder:
                 raise
             say(_log.warning, "hook.after_failed", hook=hook, call_id=event.context.call_id, exc_info=True)
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        if len(self._background) >= MAX_BACKGROUND:
-            say(_log.error, "record.overloaded", tasks=len(self._background))
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+
+def _recorded(admission: Admission) -> dict[str, Any]:
+    """Return what the event of any call says."""
+    return {
+        "event_id": secrets.token_hex(16),
+        "at_ms": now_ms(),
+        "context": admission.context,
+        "admission_ms": to_ms(admission.elapsed),
+        "decisions": admission.decisions,
+        "unguarded_by": admission.unguarded_by,
+    }
+
+
+def _logged(event: Event) -> dict[str, object]:
+    """Return what the line in the log of any call says."""
+    context = event.context
+    about = {"tool": context.tool_name, "call_id": context.call_id, "session": context.session_id}
+    return about | {"admission_ms": event.admission_ms}
 
 
 def _with_decisions(event: Event, poll: Poll | None) -> Event:
@@ -165,11 +175,3 @@ def _with_warnings(text: str, decisions: Sequence[HookDecision]) -> str:
     """Return what the model reads: the tool's text, then each hook's word to it."""
     warnings = [f"[warning of hook {decision.hook}: {decision.warning}]" for decision in decisions if decision.warning]
     return "\n".join([text, *warnings]) if warnings else text
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)

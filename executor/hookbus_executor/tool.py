@@ -8,9 +8,9 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from hookbus_schemas.arguments import InvalidArguments, JsonObject
 from hookbus_executor.declared import UNDECLARED, Declared
 from hookbus_schemas import ConfigError, subjects
+from hookbus_schemas.arguments import InvalidArguments, JsonObject
 from hookbus_schemas.threads import Threads
 
 ToolFunction: TypeAlias = Callable[..., object]

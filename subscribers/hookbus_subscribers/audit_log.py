@@ -3,6 +3,7 @@
 import structlog
 
 from hookbus_schemas import ToolHookContext, ToolHookWithContext
+from hookbus_schemas.times import to_ms
 
 log = structlog.get_logger()
 
@@ -26,7 +27,7 @@ class AuditLog(ToolHookWithContext):
         """Log how the call ended: as a warning if it failed."""
         write = log.warning if failed else log.info
         event = "tool_call.failed" if failed else "tool_call.completed"
-        write(event, **_about(context), duration_ms=round(duration * 1000, 3), result_length=len(result))
+        write(event, **_about(context), duration_ms=to_ms(duration), result_length=len(result))
 
 
 def _about(context: ToolHookContext) -> dict[str, str]:

@@ -66,7 +66,14 @@ class _Call:
     @property
     def unclear(self) -> str:
         """Why the files that the call's command lines open cannot be told; empty if they can."""
-        return next((f"the command line cannot be read: {command.line.unclear}" for command in self.commands if command.line.unclear), "")
+        return next(
+            (
+                f"the command line cannot be read: {command.line.unclear}"
+                for command in self.commands
+                if command.line.unclear
+            ),
+            "",
+        )
 
 
 def _readonly(settings: AutonomySettings, root: str, call: _Call) -> str:
@@ -80,7 +87,9 @@ def _workspace(settings: AutonomySettings, root: str, call: _Call) -> str:
         return ""
     for path in call.paths:
         if path.real is None:
-            return f"it cannot be told where path {shown(path.given)} leads, so not that it is inside the workspace {root}"
+            return (
+                f"it cannot be told where path {shown(path.given)} leads, so not that it is inside the workspace {root}"
+            )
         if not within(path.real, root) and path.given not in STANDARD_STREAMS:
             leads = "" if path.given == path.real else f": it leads to {shown(path.real)}"
             return f"path {shown(path.given)} is outside the workspace {root}{leads}"
@@ -93,7 +102,9 @@ def _forbidden_path(settings: AutonomySettings, root: str, call: _Call) -> str:
     globs = _expanded(settings.forbidden_path_globs, call.context.home_directory)
     for path in call.paths:
         if path.real is None:
-            return f"it cannot be told where path {shown(path.given)} leads, so not that it is none of the forbidden ones"
+            return (
+                f"it cannot be told where path {shown(path.given)} leads, so not that it is none of the forbidden ones"
+            )
         if matches_any(globs, path.given) or matches_any(globs, path.real):
             glob = next(glob for glob in globs if matches(glob, path.given) or matches(glob, path.real))
             return f"path {shown(path.given)} is forbidden by {glob}"

@@ -21,7 +21,19 @@ READING_ACTIONS: Mapping[str, tuple[str, frozenset[str]]] = {
 """Tools for which it depends on the argument `action`: the default one, and those that only read."""
 
 READERS = (
-    *("read_file", "file_read", "list", "list_*", "search", "search_*", "fetch", "fetch_*", "get_*", "read_*", "find_*"),
+    *(
+        "read_file",
+        "file_read",
+        "list",
+        "list_*",
+        "search",
+        "search_*",
+        "fetch",
+        "fetch_*",
+        "get_*",
+        "read_*",
+        "find_*",
+    ),
     *("glob", "grep", "ls", "web_search", "web_fetch", "memory_search", "memory_get", "sessions_list"),
     *("image_analyze", "pdf_read", "vision_analyze", "home_assistant", "mqtt", "notion", "session_search"),
 )

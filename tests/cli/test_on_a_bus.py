@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import nats
+
 from cli.running import COMMAND, environment, hookbus, one_by_one
 
 NONE_REQUIRED = {"HOOKBUS_EXECUTOR_REQUIRED_HOOKS": "[]"}
@@ -35,6 +37,37 @@ async def test_a_slip_changes_no_registration(tmp_path: Path, bus_url: str) -> N
         assert says in line
     hooks = json.loads((await hookbus(tmp_path, "hooks", "list", "--json", HOOKBUS_URL=bus_url)).out)
     assert [(hook["name"], hook["order"], hook["revision"]) for hook in hooks] == [("guard", 100, 1)]
+
+
+async def test_a_key_that_another_tool_wrote_is_shown_and_removed(tmp_path: Path, bus_url: str) -> None:
+    """It denies every call, so an operator must see it and be able to end that; the hook of its name stays."""
+    assert (await hookbus(tmp_path, "hooks", "add", "a.b", HOOKBUS_URL=bus_url)).code == 0
+    keys = ["a.b", "=ZZ", "ä", "x" * 300]
+    client = await nats.connect(bus_url)
+    for key in keys:
+        await client.jetstream().publish(f"$KV.HOOKS.{key}", b"{}")
+    await client.close()
+    listed = json.loads((await hookbus(tmp_path, "hooks", "list", "--json", HOOKBUS_URL=bus_url)).out)
+    assert [hook["name"] for hook in listed if "problem" in hook] == ["=ZZ", "a.b", "x" * 256, "ä"]
+    commands = [("hooks", "remove", key[:256]) for key in keys]
+    ended = await one_by_one(tmp_path, *commands, HOOKBUS_URL=bus_url)
+    assert [one.code for one in ended] == [0] * 4
+    left = json.loads((await hookbus(tmp_path, "hooks", "list", "--json", HOOKBUS_URL=bus_url)).out)
+    assert [(hook["name"], "problem" in hook) for hook in left] == [("a.b", False)]
+
+
+async def test_a_narrow_list_of_hooks_says_all(tmp_path: Path, bus_url: str) -> None:
+    """It wraps where the terminal ends; nothing is cut."""
+    await hookbus(tmp_path, "hooks", "add", "a-hook-with-a-long-name", "--owner", "payments", HOOKBUS_URL=bus_url)
+    listed = await hookbus(tmp_path, "hooks", "list", HOOKBUS_URL=bus_url, COLUMNS="60")
+    assert "…" not in listed.out
+    cells = ["".join(row[place].strip() for row in rows(listed.out)) for place in (0, 6)]
+    assert cells == ["a-hook-with-a-long-name", "payments"]
+
+
+def rows(table: str) -> list[list[str]]:
+    """Return the cells of the lines of a table's body."""
+    return [line.strip("│").split("│") for line in table.splitlines() if line.startswith("│")]
 
 
 async def test_what_others_wrote_is_shown_as_it_is(tmp_path: Path, bus_url: str) -> None:

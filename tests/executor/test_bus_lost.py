@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from nats.aio.msg import Msg
+from structlog.testing import capture_logs
 
 from executor.conftest import Answer, World
 from hookbus_broker import BusSettings
@@ -90,6 +91,45 @@ async def test_an_executor_that_could_never_read_the_registrations_denies_everyt
         assert text.startswith("Error: no hook can be asked, since the registrations could not be read: ")
         await world.start()
         await eventually(lambda: runs(executor))
+
+
+async def test_calls_in_progress_have_their_place_in_the_outbox(world: World) -> None:
+    """A burst is admitted as far as its events have room, not further; what ended makes room again."""
+    executor = await world.executor(outbox_limit=3)
+    go_on = asyncio.Event()
+
+    @executor.tool
+    async def wait() -> None:
+        await go_on.wait()
+
+    async with executor, asyncio.timeout(5):
+        burst = [asyncio.create_task(executor.execute("wait", {})) for _ in range(10)]
+        await until(lambda: executor.dropped_events == 7)
+        go_on.set()
+        outcomes = [(await call).outcome for call in burst]
+        await executor.flush()
+        assert (await executor.execute("wait", {})).outcome is Outcome.COMPLETED
+    assert sorted(outcomes) == [Outcome.COMPLETED] * 3 + [Outcome.DENIED] * 7
+
+
+async def test_an_event_that_cannot_be_sent_does_not_hold_up_those_behind_it(own_server: NatsServer) -> None:
+    """It is logged and counted: here the bus takes less than the shortened event has."""
+    own_server.stop()
+    own_server.write_config("max_payload: 4096")
+    own_server.start()
+    async with AsyncExitStack() as stack:
+        world = World(BusSettings(url=own_server.url, events_max_bytes=8 * 2**20), stack)
+        await world.start()
+        executor = await world.started()
+        with capture_logs() as logs:
+            async with asyncio.timeout(5):
+                for text in ("x" * 10_000, "short"):
+                    await executor.execute("echo", {"text": text})
+                await executor.flush()
+        (event,) = await world.events()
+        assert event.context.arguments_json == '{"text":"short"}'
+        assert executor.dropped_events == 1
+    assert len([entry for entry in logs if entry["event"] == "event.dropped"]) == 1
 
 
 async def test_a_full_outbox_refuses_calls_rather_than_forget_them(own_server: NatsServer) -> None:

@@ -31,6 +31,14 @@ def test_a_hook_on_the_bus_wins_over_one_of_its_name_in_the_process() -> None:
     assert HookTable([on_bus], [in_process]).hooks == (on_bus,)
 
 
+def test_a_key_that_is_no_name_hides_behind_no_hook() -> None:
+    """Fail closed: it denies, also where a hook has the name that it looks like."""
+    hook, odd = from_bucket(subjects.token("a.b"), b"{}", 1), from_bucket("a.b", b"{}", 2)
+    assert (hook.name, odd.name) == ("a.b", "a.b")
+    for entries in ([hook, odd], [odd, hook]):
+        assert HookTable(entries).hooks == (odd,)
+
+
 def test_made_up_tool_names_do_not_fill_the_memory() -> None:
     """The table remembers a bounded number of tools."""
     table = HookTable([RegisteredHook("h", HookRegistration())])
@@ -56,12 +64,13 @@ def test_a_registration_that_cannot_be_read_fails_closed_for_every_tool(value: b
     assert hook.registration.failure_policy is FailurePolicy.DENY
 
 
-@pytest.mark.parametrize("key", ["=", "x" * 800, "=ZZ", "a.b"])
+@pytest.mark.parametrize("key", ["=", "x" * 800, "=ZZ", "a.b", "ä" * 200])
 def test_a_key_that_is_no_name_fails_closed_under_a_name_that_the_record_holds(key: str) -> None:
     """Whoever writes the bucket cannot make a hook that is asked and never settled."""
     hook = from_bucket(key, b"{}", 1)
     assert hook.problem
-    assert 0 < len(hook.name) <= 256
+    assert 0 < len(hook.name.encode()) <= 256
+    assert hook.key == key
 
 
 def test_a_name_is_read_from_its_escaped_key() -> None:

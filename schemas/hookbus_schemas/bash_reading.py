@@ -1,0 +1,302 @@
+"""One text of bash, walked without recursion: its commands, the files it opens and the texts it hands to shells.
+
+Below it: `bash_syntax` (what may be believed), `bash_words`, `bash_given`. Above it: `command_line`.
+"""
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import ClassVar
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from hookbus_schemas.bash_given import Given, given, runs_its_input
+from hookbus_schemas.bash_heredoc import here_document
+from hookbus_schemas.bash_syntax import (
+    BASH_ONLY,
+    REDIRECTS,
+    Unclear,
+    check,
+    check_arithmetic,
+    names,
+    start,
+    written,
+)
+from hookbus_schemas.bash_words import static
+
+DEPTH = 200
+"""How deep a tree is followed; what people write stays under 40."""
+
+_LANGUAGE = Language(tree_sitter_bash.language())
+_NAME = re.compile(r"[\w./+:@%,-]+")
+_RESERVED = names("! { } [[ ]] case do done elif else esac fi for function if in select then until while")
+_NEW_MEANINGS = frozenset(("alias", "unalias", "shopt", "enable"))
+_SET = re.compile(r"[-+][aefuvxo]+|pipefail|errexit|nounset|xtrace|--")
+_EVALUATE = names("mapfile printf read readarray test unset wait")
+_LOOP_VARIABLE = re.compile(rb"(?!.*_proxy$)[a-z_][a-z0-9_]*")
+_TO_DESCRIPTOR = re.compile(rb"[0-9]+-?|-")
+_ARITHMETIC_TESTS = frozenset((b"-eq", b"-ne", b"-lt", b"-le", b"-gt", b"-ge", b"-v", b"-R"))
+_NO_TEST = frozenset(("<", ">", "(", ")", "&&", "||", "=~"))
+
+
+class Reading:
+    """What was found in one text.
+
+    Attributes:
+        commands: each simple command, in the order of the text.
+        files: targets of redirections.
+        texts: what shells are given to run.
+    """
+
+    def __init__(self, text: bytes, *, plain: bool) -> None:
+        self._source = text
+        self._plain = plain
+        self._moved: dict[int, list[Node]] = {}
+        self._inputs: list[str | None] = []
+        self._runs_input = False
+        self.commands: list[str] = []
+        self.files: list[str] = []
+        self.texts: list[Given] = []
+
+    def read(self) -> None:
+        """Walk the whole tree.
+
+        Raises:
+            Unclear: some part cannot be read for certain.
+        """
+        if abs(self._source.count(b"(") - self._source.count(b")")) > DEPTH:
+            raise Unclear("far more brackets are opened than closed")  # the parser would take seconds to say so
+        tree = Parser(_LANGUAGE).parse(self._source)
+        if tree.root_node.has_error:
+            raise Unclear("it does not parse as bash")
+        stack = [(tree.root_node, 0, False)]
+        while stack:
+            node, depth, expansion = stack.pop()
+            if depth > DEPTH:
+                raise Unclear(f"it is nested deeper than {DEPTH} levels")
+            self._visit(node, expansion)
+            inner = node.type == "expansion" or (expansion and node.type != "command_substitution")
+            stack.extend((child, depth + 1, inner) for child in reversed(node.children))
+        if self._runs_input:
+            self._run_inputs()
+
+    def _visit(self, node: Node, expansion: bool) -> None:
+        check(node, self._source)
+        if self._plain and node.type in BASH_ONLY:
+            raise Unclear("a shell that may not be bash is given something that only bash reads so")
+        if expansion and node.type in ("raw_string", "ansi_c_string"):
+            raise Unclear("quotes in a parameter expansion are not read")
+        visit = self._VISITS.get(node.type)
+        if visit is not None:
+            visit(self, node)
+
+    def _text(self, node: Node) -> str:
+        return written(node, self._source).decode()
+
+    def _command(self, node: Node) -> None:
+        parts = [child for child in node.children if child.type not in REDIRECTS]
+        redirects = [child for child in node.children if child.type in REDIRECTS]
+        named = next((part for part in parts if part.type == "command_name"), None)
+        late = [extra for redirect in redirects for extra in self._extras(redirect)]
+        if named is None or (late and redirects[0].start_byte < named.start_byte):
+            raise Unclear("which word is the command cannot be told")
+        words = [*parts[parts.index(named) + 1 :], *late, *self._moved.pop(node.id, [])]
+        words.sort(key=lambda word: word.start_byte)
+        before = [self._text(part) for part in parts[: parts.index(named)]]
+        self._simple(before, self._named(named), words)
+
+    def _named(self, node: Node) -> str:
+        name = static(node.children[0], self._source)
+        if name is None:
+            raise Unclear("which program is started is known only when it runs")
+        if self._text(node) in _RESERVED:
+            raise Unclear("a word of the shell's own language stands where it has no meaning")
+        if not _NAME.fullmatch(name):
+            raise Unclear("the name of a command holds unusual characters")
+        return name
+
+    def _simple(self, before: list[str], name: str, words: list[Node]) -> None:
+        values = [static(word, self._source) for word in words]
+        texts = [self._text(word) for word in words]
+        self.commands.append(" ".join([*before, name, *texts]))
+        self._runs_input = self._runs_input or runs_its_input(name, values)
+        self._check_builtin(name, words, values)
+        text = given(name, values)
+        if text is not None:
+            self.texts.append(text)
+        if name in ("time", "coproc"):
+            rest = [word for word in texts if word not in ("-p", "--")]
+            self.texts.append(Given(" ".join(rest), plain=self._plain))
+
+    def _check_builtin(self, name: str, words: list[Node], values: list[str | None]) -> None:
+        if name in _NEW_MEANINGS:
+            raise Unclear(f"{name} changes how the text after it is read")
+        if name == "set" and not all(value is not None and _SET.fullmatch(value) for value in values):
+            raise Unclear("set may change how the text after it is read")
+        if name == "let":
+            raise Unclear("arithmetic is only read when it holds nothing but numbers")
+        if name in _EVALUATE:
+            for word in words:
+                self._check_evaluated(word)
+            named = name not in ("printf", "test") or "-v" in values
+            if named and None in values:
+                raise Unclear("a builtin is given the name of a variable that is known only when it runs")
+
+    def _check_evaluated(self, node: Node) -> None:
+        """Refuse a subscript with a substitution in quotes: these builtins expand it once more."""
+        text = self._text(node)
+        if "[" in text and ("$" in text or "`" in text or "\\" in text):
+            raise Unclear("a builtin is given a subscript that it may run")
+
+    def _declaration(self, node: Node) -> None:
+        parts = [child for child in node.children if child.type not in REDIRECTS]
+        for part in parts[1:]:
+            self._check_declared(part)
+        self.commands.append(" ".join(self._text(part) for part in parts))
+
+    def _check_declared(self, node: Node) -> None:
+        self._check_evaluated(node)
+        value = static(node, self._source)
+        if node.type not in ("variable_assignment", "variable_name") and value is None:
+            raise Unclear("a builtin is given the name of a variable that is known only when it runs")
+        if value and value[0] in "-+" and not value[1:].isdigit() and set(value[1:]) - set("agxrfptF"):
+            raise Unclear("a variable is declared to be more than text")
+
+    def _assignment(self, node: Node) -> None:
+        parent = node.parent
+        if parent is None or parent.type not in ("command", "declaration_command", "variable_assignments"):
+            self.commands.append(self._text(node))
+
+    def _assignments(self, node: Node) -> None:
+        self.commands.append(" ".join(self._text(child) for child in node.children))
+
+    def _subscript(self, node: Node) -> None:
+        if not re.fullmatch(rb"\w+\[(?:[0-9]+|[@*])\]", written(node, self._source)):
+            raise Unclear("a subscript is only read when it is a number")
+
+    def _test(self, node: Node) -> None:
+        """List `[`, which is a command; `[[` is none, but looks into values where it compares numbers."""
+        tokens = self._leaves(node)
+        numeric = {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS
+        if node.children[0].type == "[[":
+            if numeric:
+                raise Unclear("a test compares numbers, or asks for a variable: values may be run")
+            return
+        if any(not token.is_named and token.type in _NO_TEST for token in tokens):
+            raise Unclear("a test in single brackets holds a sign that means something else there")
+        if numeric & {b"-v", b"-R"}:
+            raise Unclear("a test asks for a variable: its name may be run")
+        self.commands.append(" ".join(self._text(token) for token in tokens))
+
+    def _leaves(self, node: Node) -> list[Node]:
+        """Return the tokens of a test, not those inside its words."""
+        found, stack = [], [node]
+        while stack:
+            part = stack.pop()
+            inner = part.type in ("test_command", "binary_expression", "unary_expression", "parenthesized_expression")
+            stack.extend(reversed(part.children)) if inner else found.append(part)
+        return found
+
+    def _compound(self, node: Node) -> None:
+        if node.children[0].type == "((":
+            check_arithmetic(node, self._source)
+
+    def _arithmetic(self, node: Node) -> None:
+        check_arithmetic(node, self._source)
+
+    def _substitution(self, node: Node) -> None:
+        text = written(node, self._source)
+        if text[:1] == b"`" and (b"`" in text[1:-1] or b"\\" in text):
+            raise Unclear("backticks hold a backslash or other backticks")
+        if text[:3] == b"$((":
+            raise Unclear("a substitution that may be arithmetic")
+
+    def _subshell(self, node: Node) -> None:
+        if written(node, self._source)[:2] == b"((":
+            raise Unclear("a subshell that may be arithmetic")
+
+    def _for(self, node: Node) -> None:
+        name = written(node.children[1], self._source)
+        if not _LOOP_VARIABLE.fullmatch(name):
+            raise Unclear("a loop sets a variable that may mean something to programs")
+
+    def _function(self, node: Node) -> None:
+        name = next(child for child in node.children if child.type == "word")
+        if not _NAME.fullmatch(self._text(name)) or self._text(name) in _RESERVED:
+            raise Unclear("the name of a function holds unusual characters")
+
+    def _extras(self, redirect: Node) -> list[Node]:
+        """Return the words after a redirection's target: the grammar counts them to it, bash to the command."""
+        if redirect.type == "heredoc_redirect":
+            return []
+        named = [child for child in redirect.named_children if child.type != "file_descriptor"]
+        closes = redirect.type == "file_redirect" and any(child.type in ("<&-", ">&-") for child in redirect.children)
+        return named if closes else named[1:]
+
+    def _redirected(self, node: Node) -> None:
+        extras = [extra for child in node.children if child.type in REDIRECTS for extra in self._extras(child)]
+        body = node.children[0]
+        if body.type in REDIRECTS:
+            if extras:
+                raise Unclear("which word is the command cannot be told")
+            self.commands.append(" ".join(self._text(child) for child in node.children))
+            return
+        while body.type in ("list", "pipeline", "negated_command"):
+            body = body.children[-1]
+        if extras and body.type != "command":
+            raise Unclear("words follow a redirection of more than a command")
+        if extras:
+            self._moved[body.id] = extras
+
+    def _file(self, node: Node) -> None:
+        sign = next(child for child in node.children if child.type != "file_descriptor")
+        closes = sign.type in ("<&-", ">&-")
+        gaps = [one.end_byte == start(two, self._source) for one, two in pairwise(node.children)]
+        targets = [child for child in node.named_children if child.type != "file_descriptor"]
+        if (closes and targets and gaps[-len(targets)]) or any(gaps[len(node.children) - len(targets) :]):
+            raise Unclear("two words stand side by side")
+        if closes or (sign.type in ("<&", ">&") and _TO_DESCRIPTOR.fullmatch(written(targets[0], self._source))):
+            return
+        if targets[0].type != "process_substitution":
+            self._target(targets[0])
+
+    def _target(self, node: Node) -> None:
+        name = static(node, self._source)
+        if name is None:
+            raise Unclear("which file a redirection opens is known only when it runs")
+        self.files.append(name)
+
+    def _here_string(self, node: Node) -> None:
+        self._inputs.append(static(node.named_children[0], self._source))
+
+    def _here_document(self, node: Node) -> None:
+        if any(self._extras(child) for child in node.children if child.type in REDIRECTS):
+            raise Unclear("words follow a here-document on its line")
+        self._inputs.append(here_document(node, self._source))
+
+    def _run_inputs(self) -> None:
+        for text in self._inputs:
+            if text is None:
+                raise Unclear("what a shell reads from its input is known only when it runs")
+            self.texts.append(Given(text, plain=True))
+
+    _VISITS: ClassVar[dict[str, Callable[["Reading", Node], None]]] = {
+        "command": _command,
+        "declaration_command": _declaration,
+        "unset_command": _declaration,
+        "variable_assignment": _assignment,
+        "variable_assignments": _assignments,
+        "subscript": _subscript,
+        "test_command": _test,
+        "compound_statement": _compound,
+        "arithmetic_expansion": _arithmetic,
+        "command_substitution": _substitution,
+        "subshell": _subshell,
+        "for_statement": _for,
+        "function_definition": _function,
+        "redirected_statement": _redirected,
+        "file_redirect": _file,
+        "herestring_redirect": _here_string,
+        "heredoc_redirect": _here_document,
+    }
