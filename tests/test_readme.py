@@ -15,7 +15,11 @@ import pytest
 
 from hookbus_broker import BusSettings, find_running
 from hookbus_executor import Executor
+from hookbus_schemas.globs import matches_any
+from hookbus_subscribers import BUILT_IN
 from support import eventually
+
+ASKED = [name for name, one in BUILT_IN.items() if matches_any(one.registration.tools, "db_query")]
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -122,10 +126,10 @@ async def test_the_commands_of_the_readme_do_what_it_says(tmp_path: Path) -> Non
     (shown,) = blocks("text")
     async with folder(tmp_path) as here:
         await here.start(up)
-        await here.answered_by("AuditLog")
+        await here.answered_by(*ASKED)
         await here.start(serve)
         assert (await here.run(add))[0] == 0
-        await here.answered_by("AuditLog", "no-drops")
+        await here.answered_by(*ASKED, "no-drops")
         status, output = await here.run(agent)
         assert (status, _lines(output, shown)) == (0, shown.splitlines()), output
         (check,) = re.findall(r"`(hookbus check [^`]+)`", README)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -19,9 +19,9 @@ from hookbus_broker import BusSettings, connect, ensure_streams, find_running, o
 from hookbus_cli.command import DENIED, Options, command, options, out, plain, reader_may_leave
 from hookbus_cli.up import register_built_in
 from hookbus_executor import Admission, Executor, Session
-from hookbus_schemas import ConfigError, HookDecision
+from hookbus_schemas import ConfigError, Hook, HookDecision
 from hookbus_schemas.threads import Threads
-from hookbus_subscribers import BUILT_IN, HookServer
+from hookbus_subscribers import HookServer, make_built_in
 
 EPILOG = (
     'Examples: hookbus check db_query \'{"sql": "DROP TABLE users"}\'  ·  hookbus check --calls calls.jsonl  ·  '
@@ -95,19 +95,19 @@ async def _asking(said: Options) -> AsyncIterator[Executor]:
     settings = said.bus()
     async with AsyncExitStack() as stack:
         if await find_running(settings) is None:
-            settings = await _own_bus(stack, settings)
+            settings = await _own_bus(stack, settings, make_built_in(said.config))
         yield await stack.enter_async_context(Executor("hookbus-check", bus=settings, settings=said.executor()))
 
 
-async def _own_bus(stack: AsyncExitStack, settings: BusSettings) -> BusSettings:
+async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Iterable[Hook]) -> BusSettings:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookbus-check-"))
     own = settings.model_copy(update={"state_dir": Path(folder), "port": None})
     url = await stack.enter_async_context(open_bus(own))
     connection = await stack.enter_async_context(await connect(own, name="hookbus check", url=url))
     await ensure_streams(connection, own)
     await register_built_in(connection)
-    for built_in in BUILT_IN.values():
-        await stack.enter_async_context(HookServer(built_in.make(), connection))
+    for hook in hooks:
+        await stack.enter_async_context(HookServer(hook, connection))
     return own.model_copy(update={"url": url})
 
 

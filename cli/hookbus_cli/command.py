@@ -20,6 +20,7 @@ from hookbus_broker import BusSettings, Connection, check_known_tables, connect,
 from hookbus_cli import logs
 from hookbus_executor import ExecutorSettings
 from hookbus_schemas import BusUnavailable, HookbusError
+from hookbus_subscribers import SETTINGS
 
 P = ParamSpec("P")
 
@@ -52,7 +53,7 @@ class Options:
         Raises:
             ConfigError: the file or environment has what nobody knows, or a value cannot mean anything.
         """
-        check_known_tables((BusSettings, ExecutorSettings), self.config)
+        check_known_tables((BusSettings, ExecutorSettings, *SETTINGS), self.config)
         given = {"url": self.url, "state_dir": self.state_dir} | overrides
         return BusSettings.load(self.config, **{name: value for name, value in given.items() if value is not None})
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -20,8 +21,8 @@ from hookbus_broker import (
     redacted,
 )
 from hookbus_cli.command import command, options, out, plain
-from hookbus_schemas import HookbusError, subjects
-from hookbus_subscribers import BUILT_IN, load_hooks
+from hookbus_schemas import Hook, HookbusError, subjects
+from hookbus_subscribers import BUILT_IN, load_hooks, make_built_in
 from hookbus_subscribers import serve as serve_hooks
 
 UP_EPILOG = "Example: hookbus up  ·  hookbus --url nats://bus.example:4222 up"
@@ -32,12 +33,13 @@ SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve
 async def up(context: typer.Context) -> int:
     """Run the bus and the built-in hooks here until Ctrl-C. Without --url the bus is an embedded NATS server."""
     settings = options(context).bus()
+    hooks = make_built_in(options(context).config)
     if settings.url:
-        await _serve_built_in(settings, settings.url, f"bus {redacted(settings.url)}")
+        await _serve_built_in(hooks, settings, settings.url, f"bus {redacted(settings.url)}")
         return 0
     async with embedded(settings) as server:
         where = f"bus {redacted(server.url)}, kept in {settings.state_dir}"
-        serving = asyncio.create_task(_serve_built_in(settings, server.url, where))
+        serving = asyncio.create_task(_serve_built_in(hooks, settings, server.url, where))
         await asyncio.wait((serving, server.failed), return_when=asyncio.FIRST_COMPLETED)
         if server.failed.done():
             serving.cancel()
@@ -47,7 +49,7 @@ async def up(context: typer.Context) -> int:
     return 0
 
 
-async def _serve_built_in(settings: BusSettings, url: str, where: str) -> None:
+async def _serve_built_in(hooks: Sequence[Hook], settings: BusSettings, url: str, where: str) -> None:
     async with await connect(settings, name="hookbus up", url=url) as connection:
         await ensure_streams(connection, settings)
         await register_built_in(connection)
@@ -58,7 +60,7 @@ async def _serve_built_in(settings: BusSettings, url: str, where: str) -> None:
         out.print(f"hooks: {', '.join(BUILT_IN)}; {yours}", soft_wrap=True)
 
     bus = settings.model_copy(update={"url": url})
-    await serve_hooks(*(built_in.make() for built_in in BUILT_IN.values()), bus=bus, ready=ready)
+    await serve_hooks(*hooks, bus=bus, ready=ready)
 
 
 async def register_built_in(connection: Connection) -> None:

@@ -20,7 +20,7 @@ PATHS_TIMEOUT = 2.0
 NOBODY = Session()
 """The session of a call that names none."""
 
-_HOME = os.path.expanduser("~")  # noqa: PTH111 - as text, and "~" where there is none
+_HOME = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - "~" stays where there is no home
 
 _current: contextvars.ContextVar[ToolHookContext | None] = contextvars.ContextVar("hookbus_call", default=None)
 

@@ -20,10 +20,10 @@ def has_paths(context: ToolHookContext, values: Mapping[str, object]) -> bool:
 
 def resolve(context: ToolHookContext, values: Mapping[str, object]) -> tuple[ResolvedPath, ...]:
     """Return each path of the call with each real one that it may have; this reads the disk: it belongs in a thread."""
-    here = [context.working_directory]
+    here: list[str | None] = [context.working_directory]
     paths = path_texts(context, values)
     directories = [path for argument, path in paths if names_directory(argument)]
-    bases = here + [real for path in directories for real in _reals(path, here) if real is not None]
+    bases = [real for path in directories for real in _reals(path, here)] or here
     found: list[ResolvedPath] = []
     for argument, path in paths:
         found += _resolved(argument, path, _reals(path, here if names_directory(argument) else bases))
@@ -32,7 +32,7 @@ def resolve(context: ToolHookContext, values: Mapping[str, object]) -> tuple[Res
     return tuple(dict.fromkeys(found))
 
 
-def _redirections(argument: str, line: CommandLine, bases: list[str]) -> Iterator[ResolvedPath]:
+def _redirections(argument: str, line: CommandLine, bases: list[str | None]) -> Iterator[ResolvedPath]:
     moves = any(MOVES.intersection(command.split()) or command.startswith(". ") for command in line.commands)
     for path in line.files:
         reals = [None] if moves and not path.startswith("/") else _reals(path, bases)
@@ -44,7 +44,7 @@ def _resolved(argument: str, path: str, reals: Iterable[str | None]) -> Iterator
         yield ResolvedPath(argument=argument, given=path, real=real)
 
 
-def _reals(path: str, bases: Iterable[str]) -> list[str | None]:
+def _reals(path: str, bases: Iterable[str | None]) -> list[str | None]:
     """Return where the path may lead: from each base, and as each of what tools take it for."""
     return list(dict.fromkeys(_real(base, meant) for meant in _meanings(path) for base in bases))
 
@@ -58,10 +58,12 @@ def _meanings(path: str) -> Iterator[str]:
         yield unquote("/" + path[5:].lstrip("/"))
 
 
-def _real(base: str, path: str) -> str | None:
+def _real(base: str | None, path: str) -> str | None:
     """Return the path with links followed first, then ``..``; None for a loop or what the system does not show."""
+    if base is None and not path.startswith("/"):
+        return None
     try:
-        real = os.path.realpath(os.path.join(base, path))  # noqa: PTH118 - pathlib would drop a trailing slash
+        real = os.path.realpath(os.path.join(base or "/", path))  # noqa: PTH118 - pathlib would drop a trailing slash
     except (OSError, ValueError):  # a NUL byte, a working directory that is gone
         return None
     try:

@@ -59,8 +59,8 @@ def command_texts(context: ToolHookContext, values: Mapping[str, object]) -> lis
 
 
 def names_directory(argument: str) -> bool:
-    """Tell whether relative paths of the call begin in what this argument names."""
-    return _plain(argument.rpartition(".")[2]) in _DIRECTORIES
+    """Tell whether other relative paths begin in what this argument names; not for a nested one."""
+    return _plain(argument) in _DIRECTORIES
 
 
 def _texts(values: Mapping[str, object], names: frozenset[str]) -> list[Found]:
@@ -84,7 +84,7 @@ def _walk(values: Mapping[str, object], names: frozenset[str]) -> Iterator[Found
         elif isinstance(value, Mapping):
             named = {key for key in value if _plain(key) in names}
             everything = counts and not named
-            for key, below in reversed(value.items()):
+            for key, below in reversed(tuple(value.items())):
                 left.append((f"{argument}.{key}" if argument else key, below, everything or key in named))
             if everything:
                 yield from ((argument, key) for key in value)

@@ -11,7 +11,9 @@ from hookbus_schemas import (
 )
 from hookbus_subscribers.answers import Served
 from hookbus_subscribers.audit_log import AuditLog
-from hookbus_subscribers.builtin import BUILT_IN, BuiltIn
+from hookbus_subscribers.autonomy import Autonomy
+from hookbus_subscribers.autonomy_settings import AutonomySettings
+from hookbus_subscribers.builtin import BUILT_IN, SETTINGS, BuiltIn, make_built_in
 from hookbus_subscribers.consumer import Consumer, consume
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
@@ -23,7 +25,10 @@ from hookbus_subscribers.taken import Consumed
 
 __all__ = [
     "BUILT_IN",
+    "SETTINGS",
     "AuditLog",
+    "Autonomy",
+    "AutonomySettings",
     "BuiltIn",
     "Consumed",
     "Consumer",
@@ -42,6 +47,7 @@ __all__ = [
     "consume",
     "hook",
     "load_hooks",
+    "make_built_in",
     "read_events",
     "serve",
 ]

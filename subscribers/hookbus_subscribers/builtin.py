@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
+from hookbus_broker import Section
 from hookbus_schemas import FailurePolicy, HookRegistration
 from hookbus_schemas.hook import Hook
 from hookbus_subscribers.audit_log import AuditLog
+from hookbus_subscribers.autonomy import Autonomy
+from hookbus_subscribers.autonomy_settings import AutonomySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,21 +18,40 @@ class BuiltIn:
     """One built-in hook.
 
     Attributes:
-        make: returns the hook.
+        make: returns the hook with the settings of a configuration file; None is as in `Section.load`. It raises
+            `ConfigError` for settings that cannot mean anything.
         registration: the default.
     """
 
-    make: Callable[[], Hook]
+    make: Callable[[Path | None], Hook]
     registration: HookRegistration
 
 
-def _registration(order: int, description: str) -> HookRegistration:
-    return HookRegistration(order=order, failure_policy=FailurePolicy.DENY, owner="hookbus", description=description)
+def _registration(order: int, description: str, tools: tuple[str, ...] = ("*",)) -> HookRegistration:
+    return HookRegistration(
+        order=order, tools=tools, failure_policy=FailurePolicy.DENY, owner="hookbus", description=description
+    )
 
 
 BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
     {
-        "AuditLog": BuiltIn(AuditLog, _registration(0, "Logs each call, never denies.")),
+        "AuditLog": BuiltIn(lambda _: AuditLog(), _registration(0, "Logs each call, never denies.")),
+        "Autonomy": BuiltIn(
+            lambda config: Autonomy(AutonomySettings.load(config)),
+            _registration(10, "Says what agents may change, where, and by which commands."),
+        ),
     }
 )
 """By name, in the order in which their decisions are reported."""
+
+SETTINGS: tuple[type[Section], ...] = (AutonomySettings,)
+"""The tables of ``hookbus.toml`` that built-in hooks read."""
+
+
+def make_built_in(config: Path | None = None) -> tuple[Hook, ...]:
+    """Return the built-in hooks with the settings of a configuration file.
+
+    Raises:
+        ConfigError: a setting cannot mean anything; the message names it.
+    """
+    return tuple(built_in.make(config) for built_in in BUILT_IN.values())

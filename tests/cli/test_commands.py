@@ -10,6 +10,8 @@ from typing import Any
 
 from children import alive
 from cli.running import environment, hookbus, one_by_one, running
+from hookbus_schemas.globs import matches_any
+from hookbus_subscribers import BUILT_IN
 
 HOOK = '''
 from hookbus_subscribers import Decision, ToolHookContext, hook
@@ -20,6 +22,8 @@ async def no_drops(context: ToolHookContext) -> Decision:
     """Deny what drops."""
     return Decision.deny("never") if "DROP" in context.arguments_json else Decision.allow()
 '''
+ASKED = [name for name, one in BUILT_IN.items() if matches_any(one.registration.tools, "db_query")]
+"""The built-in hooks that are asked about it."""
 DROP = ("check", "db_query", '{"sql": "DROP TABLE users"}')
 
 
@@ -34,29 +38,27 @@ async def test_a_hook_from_serving_to_enforcing(tmp_path: Path) -> None:
     """up, serve, add, check, shadow, enforce, remove: each sees what the others did; the end leaves nothing behind."""
     (tmp_path / "my_hooks.py").write_text(HOOK)
     async with running(tmp_path, "up") as up:
-        await up.says("hooks: AuditLog")
+        await up.says("hooks: AuditLog, Autonomy")
         async with running(tmp_path, "serve", "my_hooks:no_drops") as serve:
             assert "hookbus hooks add no-drops" in await serve.says("no-drops is not registered")
             assert (await hookbus(tmp_path, *DROP)).code == 0
             added = await hookbus(tmp_path, "hooks", "add", "no-drops", "--tools", "db_*", "--owner", "payments")
-            assert added.out == "no-drops registered, revision 2\n"
-            assert [hook["name"] for hook in await data(tmp_path, "hooks", "list", "--json")] == [
-                "AuditLog",
-                "no-drops",
-            ]
+            assert added.out == f"no-drops registered, revision {len(BUILT_IN) + 1}\n"
+            names = [hook["name"] for hook in await data(tmp_path, "hooks", "list", "--json")]
+            assert sorted(names) == sorted([*BUILT_IN, "no-drops"])
             denied = await hookbus(tmp_path, *DROP)
             assert (denied.code, denied.out.splitlines()[-1]) == (1, "denied by no-drops: never")
             answer = json.loads((await hookbus(tmp_path, *DROP, "--json")).out)
             for decision in answer["decisions"]:
                 assert decision.pop("elapsed_ms") > 0
-            allow = {"hook": "AuditLog", "decision": "allow", "reason": ""}
+            allows = [{"hook": name, "decision": "allow", "reason": ""} for name in ASKED]
             deny = {"hook": "no-drops", "decision": "deny", "reason": "never"}
-            assert answer == {"allowed": False, "denied_by": "no-drops", "reason": "never", "decisions": [allow, deny]}
+            assert answer == {"allowed": False, "denied_by": "no-drops", "reason": "never", "decisions": [*allows, deny]}
             await hookbus(tmp_path, "hooks", "shadow", "no-drops")
             assert (await hookbus(tmp_path, *DROP)).code == 0
             await hookbus(tmp_path, "hooks", "enforce", "no-drops")
             shown = await data(tmp_path, "hooks", "show", "no-drops")
-            assert (shown["enforcement"], shown["owner"], shown["revision"]) == ("enforce", "payments", 4)
+            assert (shown["enforcement"], shown["owner"], shown["revision"]) == ("enforce", "payments", len(BUILT_IN) + 3)
             assert await serve.end(signal.SIGTERM) == 0
         dead = await hookbus(tmp_path, *DROP)
         assert dead.code == 1
@@ -95,7 +97,7 @@ async def test_a_thousand_calls_are_answered_in_order_on_a_bus_made_for_them(tmp
     assert answers[10]["reason"] == "arguments must be a JSON object, not an array"
     assert answers[11]["reason"].startswith("line 12 is no call: ")
     assert answers[12]["reason"] == "line 13 is no call: tool: Field required"
-    assert [one["hook"] for one in answers[0]["decisions"]] == ["AuditLog"]
+    assert [one["hook"] for one in answers[0]["decisions"]] == ASKED
     assert os.listdir(tmp_path) == ["calls.jsonl"]  # noqa: PTH208
 
 
