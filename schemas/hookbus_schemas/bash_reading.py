@@ -21,6 +21,7 @@ from hookbus_schemas.bash_syntax import (
     check_arithmetic,
     names,
     start,
+    tokens_of,
     written,
 )
 from hookbus_schemas.bash_words import static
@@ -29,6 +30,8 @@ DEPTH = 200
 """How deep a tree is followed; what people write stays under 40."""
 
 _LANGUAGE = Language(tree_sitter_bash.language())
+_ASCII = bytes(byte if byte < 128 else ord("x") for byte in range(256))
+"""The grammar's scanner reads past its tables, and crashes, on characters that are not ASCII: it never sees one."""
 _NAME = re.compile(r"[\w./+:@%,-]+")
 _RESERVED = names("! { } [[ ]] case do done elif else esac fi for function if in select then until while")
 _NEW_MEANINGS = frozenset(("alias", "unalias", "shopt", "enable"))
@@ -67,7 +70,7 @@ class Reading:
         """
         if abs(self._source.count(b"(") - self._source.count(b")")) > DEPTH:
             raise Unclear("far more brackets are opened than closed")  # the parser would take seconds to say so
-        tree = Parser(_LANGUAGE).parse(self._source)
+        tree = Parser(_LANGUAGE).parse(self._source.translate(_ASCII))
         if tree.root_node.has_error:
             raise Unclear("it does not parse as bash")
         stack = [(tree.root_node, 0, False)]
@@ -177,7 +180,7 @@ class Reading:
 
     def _test(self, node: Node) -> None:
         """List `[`, which is a command; `[[` is none, but looks into values where it compares numbers."""
-        tokens = self._leaves(node)
+        tokens = tokens_of(node)
         numeric = {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS
         if node.children[0].type == "[[":
             if numeric:
@@ -188,15 +191,6 @@ class Reading:
         if numeric & {b"-v", b"-R"}:
             raise Unclear("a test asks for a variable: its name may be run")
         self.commands.append(" ".join(self._text(token) for token in tokens))
-
-    def _leaves(self, node: Node) -> list[Node]:
-        """Return the tokens of a test, not those inside its words."""
-        found, stack = [], [node]
-        while stack:
-            part = stack.pop()
-            inner = part.type in ("test_command", "binary_expression", "unary_expression", "parenthesized_expression")
-            stack.extend(reversed(part.children)) if inner else found.append(part)
-        return found
 
     def _compound(self, node: Node) -> None:
         if node.children[0].type == "((":

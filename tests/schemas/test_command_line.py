@@ -324,6 +324,14 @@ def test_no_text_raises(text: str) -> None:
     assert found.unclear is None or (found.commands, found.files) == ((), ())
 
 
+def test_characters_that_are_not_ascii_never_reach_the_scanner() -> None:
+    """It reads past its tables on them and ends the whole process, though not each time."""
+    for number in range(0x80, 0x110000, 257):
+        if not 0xD800 <= number < 0xE000:
+            parse(f"{{{chr(number)}{{ ${chr(number)} [{chr(number)}] {chr(number)}=1")
+    assert parse("echo 'é' \U0001f600 > ü").files == ("ü",)
+
+
 words = st.sampled_from(["a", "'b c'", '"d"', "$x", '"$x y"', "\\;", "*", "{a,b}", "-n", "k=v", "a#b", "$'q'", "é"])
 files = st.sampled_from(["f", "'g h'", '"i"'])
 targets = files.flatmap(lambda file: st.sampled_from([f"> {file}", f">>{file}", f"2>{file}", f"&>{file}", "2>&1"]))
