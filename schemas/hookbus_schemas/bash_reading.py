@@ -29,6 +29,9 @@ from hookbus_schemas.bash_words import static
 DEPTH = 200
 """How deep a tree is followed; what people write stays under 40."""
 
+SIGNS = 3000
+"""How many lines and signs of the shell are parsed: for broken text, time and memory grow with their square."""
+_SIGN = re.compile(rb"[|&;()<>$`{}\[\]=!#\n]")
 _LANGUAGE = Language(tree_sitter_bash.language())
 _ASCII = bytes(byte if byte < 128 else ord("x") for byte in range(256))
 """The grammar's scanner reads past its tables, and crashes, on characters that are not ASCII: it never sees one."""
@@ -68,8 +71,8 @@ class Reading:
         Raises:
             Unclear: some part cannot be read for certain.
         """
-        if abs(self._source.count(b"(") - self._source.count(b")")) > DEPTH:
-            raise Unclear("far more brackets are opened than closed")  # the parser would take seconds to say so
+        if len(_SIGN.findall(self._source)) > SIGNS:
+            raise Unclear(f"it holds more than {SIGNS} lines and signs of the shell's language")
         tree = Parser(_LANGUAGE).parse(self._source.translate(_ASCII))
         if tree.root_node.has_error:
             raise Unclear("it does not parse as bash")
