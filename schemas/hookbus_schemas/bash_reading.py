@@ -21,6 +21,7 @@ from hookbus_schemas.bash_syntax import (
     check_arithmetic,
     names,
     start,
+    tokens_of,
     written,
 )
 from hookbus_schemas.bash_words import static
@@ -28,7 +29,12 @@ from hookbus_schemas.bash_words import static
 DEPTH = 200
 """How deep a tree is followed; what people write stays under 40."""
 
+SIGNS = 3000
+"""How many lines and signs of the shell are parsed: for broken text, time and memory grow with their square."""
+_SIGN = re.compile(rb"[|&;()<>$`{}\[\]=!#\n]")
 _LANGUAGE = Language(tree_sitter_bash.language())
+_ASCII = bytes(byte if byte < 128 else ord("x") for byte in range(256))
+"""The grammar's scanner reads past its tables, and crashes, on characters that are not ASCII: it never sees one."""
 _NAME = re.compile(r"[\w./+:@%,-]+")
 _RESERVED = names("! { } [[ ]] case do done elif else esac fi for function if in select then until while")
 _NEW_MEANINGS = frozenset(("alias", "unalias", "shopt", "enable"))
@@ -65,9 +71,9 @@ class Reading:
         Raises:
             Unclear: some part cannot be read for certain.
         """
-        if abs(self._source.count(b"(") - self._source.count(b")")) > DEPTH:
-            raise Unclear("far more brackets are opened than closed")  # the parser would take seconds to say so
-        tree = Parser(_LANGUAGE).parse(self._source)
+        if len(_SIGN.findall(self._source)) > SIGNS:
+            raise Unclear(f"it holds more than {SIGNS} lines and signs of the shell's language")
+        tree = Parser(_LANGUAGE).parse(self._source.translate(_ASCII))
         if tree.root_node.has_error:
             raise Unclear("it does not parse as bash")
         stack = [(tree.root_node, 0, False)]
@@ -177,7 +183,7 @@ class Reading:
 
     def _test(self, node: Node) -> None:
         """List `[`, which is a command; `[[` is none, but looks into values where it compares numbers."""
-        tokens = self._leaves(node)
+        tokens = tokens_of(node)
         numeric = {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS
         if node.children[0].type == "[[":
             if numeric:
@@ -188,15 +194,6 @@ class Reading:
         if numeric & {b"-v", b"-R"}:
             raise Unclear("a test asks for a variable: its name may be run")
         self.commands.append(" ".join(self._text(token) for token in tokens))
-
-    def _leaves(self, node: Node) -> list[Node]:
-        """Return the tokens of a test, not those inside its words."""
-        found, stack = [], [node]
-        while stack:
-            part = stack.pop()
-            inner = part.type in ("test_command", "binary_expression", "unary_expression", "parenthesized_expression")
-            stack.extend(reversed(part.children)) if inner else found.append(part)
-        return found
 
     def _compound(self, node: Node) -> None:
         if node.children[0].type == "((":

@@ -86,6 +86,18 @@ def written(node: Node, source: bytes) -> bytes:
     return source[start(node, source) : node.end_byte]
 
 
+def tokens_of(test: Node) -> list[Node]:
+    """Return the tokens of a test, not those inside its words."""
+    found, stack = [], [test]
+    while stack:
+        part = stack.pop()
+        if part.type in ("test_command", "binary_expression", "unary_expression", "parenthesized_expression"):
+            stack.extend(reversed(part.children))
+        else:
+            found.append(part)
+    return found
+
+
 def check(node: Node, source: bytes) -> None:
     """Hold one node, and what stands between its parts, against what bash would see.
 

@@ -270,9 +270,8 @@ UNCLEAR = [
 LONG = [
     pytest.param("ls " + "a" * 100_000, id="one word"),
     pytest.param("ls " + "a " * 50_000, id="many words"),
-    pytest.param("a;" * 50_000, id="many commands"),
-    pytest.param("a\n" * 50_000, id="many lines"),
-    pytest.param("cat <<E\nE\n" * 10_000, id="many here-documents"),
+    pytest.param("cat > f <<'E'\n" + ("some words in a line " * 5 + "\n") * 1000 + "E", id="a here-document"),
+    pytest.param("echo '" + "it is a text. " * 8000 + "'", id="a quoted text"),
 ]
 DEEP = [
     pytest.param("(" * 3000 + "a" + ")" * 3000, id="subshells"),
@@ -282,6 +281,9 @@ DEEP = [
     pytest.param("{ " * 3000 + "a" + "; }" * 3000, id="groups"),
     pytest.param("if a; then " * 3000 + "a" + "; fi" * 3000, id="conditions"),
     pytest.param("a=( " * 20_000, id="arrays never closed"),
+    pytest.param("a|" * 50_000, id="a pipeline never ended"),
+    pytest.param(("a;" * 100 + ")") * 400, id="brackets never opened"),
+    pytest.param("a;" * 50_000, id="more commands than are read"),
 ]
 STUBS = ("one", "two", "six")
 
@@ -306,8 +308,8 @@ def test_a_hundred_kilobytes_are_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", DEEP)
-def test_what_is_nested_too_deep_is_unclear(text: str) -> None:
-    """Nothing recurses."""
+def test_what_is_too_deep_or_too_much_to_parse_is_unclear(text: str) -> None:
+    """Nothing recurses, and nothing is parsed that would take minutes or all memory."""
     assert parse(text).unclear is not None
 
 
@@ -322,6 +324,14 @@ def test_no_text_raises(text: str) -> None:
     """Lone surrogates and control characters among them; what is unclear lists nothing."""
     found = parse(text)
     assert found.unclear is None or (found.commands, found.files) == ((), ())
+
+
+def test_characters_that_are_not_ascii_never_reach_the_scanner() -> None:
+    """It reads past its tables on them and ends the whole process, though not each time."""
+    for number in range(0x80, 0x110000, 257):
+        if not 0xD800 <= number < 0xE000:
+            parse(f"{{{chr(number)}{{ ${chr(number)} [{chr(number)}] {chr(number)}=1")
+    assert parse("echo 'é' \U0001f600 > ü").files == ("ü",)
 
 
 words = st.sampled_from(["a", "'b c'", '"d"', "$x", '"$x y"', "\\;", "*", "{a,b}", "-n", "k=v", "a#b", "$'q'", "é"])
