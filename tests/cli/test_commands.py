@@ -53,12 +53,21 @@ async def test_a_hook_from_serving_to_enforcing(tmp_path: Path) -> None:
                 assert decision.pop("elapsed_ms") > 0
             allows = [{"hook": name, "decision": "allow", "reason": ""} for name in ASKED]
             deny = {"hook": "no-drops", "decision": "deny", "reason": "never"}
-            assert answer == {"allowed": False, "denied_by": "no-drops", "reason": "never", "decisions": [*allows, deny]}
+            assert answer == {
+                "allowed": False,
+                "denied_by": "no-drops",
+                "reason": "never",
+                "decisions": [*allows, deny],
+            }
             await hookbus(tmp_path, "hooks", "shadow", "no-drops")
             assert (await hookbus(tmp_path, *DROP)).code == 0
             await hookbus(tmp_path, "hooks", "enforce", "no-drops")
             shown = await data(tmp_path, "hooks", "show", "no-drops")
-            assert (shown["enforcement"], shown["owner"], shown["revision"]) == ("enforce", "payments", len(BUILT_IN) + 3)
+            assert (shown["enforcement"], shown["owner"], shown["revision"]) == (
+                "enforce",
+                "payments",
+                len(BUILT_IN) + 3,
+            )
             assert await serve.end(signal.SIGTERM) == 0
         dead = await hookbus(tmp_path, *DROP)
         assert dead.code == 1
