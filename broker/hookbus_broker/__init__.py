@@ -1,6 +1,7 @@
 """NATS for hookbus: settings, connecting, the embedded server, streams and buckets. Above `hookbus_schemas` alone."""
 
 from hookbus_broker.bucket import (
+    CONTRACTS,
     HOOKS,
     BucketSnapshot,
     Change,
@@ -10,14 +11,17 @@ from hookbus_broker.bucket import (
     parse_change,
     put,
     read_bucket,
+    read_key,
 )
 from hookbus_broker.bus import find_running, open_bus
 from hookbus_broker.connection import Connection, connect
 from hookbus_broker.embedded import EmbeddedServer, embedded
 from hookbus_broker.settings import BusSettings, Section, check_known_tables, redacted
 from hookbus_broker.streams import TOOL_EVENTS, ensure_streams
+from hookbus_broker.uses_bus import UsesBus
 
 __all__ = [
+    "CONTRACTS",
     "HOOKS",
     "TOOL_EVENTS",
     "BucketSnapshot",
@@ -28,6 +32,7 @@ __all__ = [
     "Entry",
     "RevisionConflict",
     "Section",
+    "UsesBus",
     "check_known_tables",
     "connect",
     "delete",
@@ -38,5 +43,6 @@ __all__ = [
     "parse_change",
     "put",
     "read_bucket",
+    "read_key",
     "redacted",
 ]

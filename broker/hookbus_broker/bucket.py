@@ -7,6 +7,7 @@ reader subscribes to what the server republishes, and reads the whole again on e
 import json
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from nats.aio.msg import Msg
 
@@ -17,6 +18,9 @@ from hookbus_schemas.subjects import HOOKS_CHANGED
 
 HOOKS = "HOOKS"
 """The bucket of hook registrations."""
+
+CONTRACTS = "CONTRACTS"
+"""The bucket of contracts, one for each session that has one."""
 
 TIMEOUT = 5.0
 """Seconds for one read or write, when the caller does not say."""
@@ -44,10 +48,17 @@ class RevisionConflict(HookbusError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's value, and the revision that a write may expect."""
+    """A key's value, and the revision that a write may expect.
+
+    Attributes:
+        value: what is kept.
+        revision: grows with every write to the bucket.
+        written_at: seconds since 1970 by the server's clock.
+    """
 
     value: bytes
     revision: int
+    written_at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +128,43 @@ class _Reading:
             raise BusUnavailable(f"bucket {self.bucket} was not read whole: {self.pending} to come, then {pending}")
         self.pending = pending
         if not _is_deletion(headers):
-            self.entries[subject.removeprefix(self.prefix)] = Entry(msg.data, int(headers["Nats-Sequence"]))
+            self.entries[subject.removeprefix(self.prefix)] = _entry(msg)
 
     def _whole(self, msg: Msg) -> BucketSnapshot:
         headers = msg.headers or {}
         if self.pending != 0 or headers["Nats-Num-Pending"] != "0":
             raise BusUnavailable(f"bucket {self.bucket} was not read whole: {headers['Nats-Num-Pending']} keys to come")
         return BucketSnapshot(self.entries, int(headers["Nats-UpTo-Sequence"]))
+
+
+async def read_key(connection: Connection, bucket: str, key: str, timeout: float = TIMEOUT) -> Entry | None:
+    """Read one key of a bucket of any size; None if it is not there.
+
+    The answer may come from any replica, which may lag a moment behind a write.
+
+    Raises:
+        BusUnavailable: there is no such bucket, the bus was lost, or no answer came within `timeout` seconds.
+        PermissionRefused: this identity may not read it.
+        ConfigError: the key can be none.
+    """
+
+    def take(msg: Msg) -> tuple[Entry | None]:
+        match status(msg):
+            case "":
+                return (None if _is_deletion(msg.headers or {}) else _entry(msg),)
+            case "404":
+                return (None,)
+        raise BusUnavailable(f"bucket {bucket} was not read: {status(msg)} {msg.headers}")
+
+    question = json.dumps({"last_by_subj": _subject(bucket, key)}).encode()
+    (entry,) = await ask(connection, f"$JS.API.DIRECT.GET.{_stream(bucket)}", question, take, timeout=timeout)
+    return entry
+
+
+def _entry(msg: Msg) -> Entry:
+    headers = msg.headers or {}
+    written_at = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
+    return Entry(msg.data, int(headers["Nats-Sequence"]), written_at)
 
 
 def parse_change(msg: Msg) -> Change:

@@ -9,7 +9,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker.ask import ask
-from hookbus_broker.bucket import HOOKS
+from hookbus_broker.bucket import CONTRACTS, HOOKS
 from hookbus_broker.connection import Connection
 from hookbus_broker.settings import BusSettings
 from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError
@@ -22,7 +22,7 @@ API_TIMEOUT = 5.0
 """Seconds for one request to JetStream."""
 
 HISTORY = 10
-"""Revisions kept of each registration: enough to see what changed, and who is told of it replays nothing."""
+"""Revisions kept of each registration and contract: enough to see what changed."""
 
 TRIES = 3
 """Readings of a stream that others change at the same time."""
@@ -77,7 +77,7 @@ class _ApiError(HookbusError):
 
 
 async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
-    """Make sure of the stream ``TOOL_EVENTS`` and the bucket ``HOOKS``. May be called at any time, by many at once.
+    """Make sure of the streams and the buckets that hookbus needs. May be called at any time, by many at once.
 
     Limits are raised to those of the settings, never lowered, since that would remove what is stored; a lower setting
     is logged as ``stream.limit_kept``.
@@ -87,7 +87,7 @@ async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
         BusUnavailable: JetStream is not there, or did not answer in time.
         PermissionRefused: this identity may not manage streams.
     """
-    for spec in (_events(settings), _hooks(settings)):
+    for spec in (_events(settings), _hooks(settings), _contracts(settings)):
         await _ensure(connection, spec)
 
 
@@ -112,20 +112,29 @@ def _events(settings: BusSettings) -> _Spec:
 
 
 def _hooks(settings: BusSettings) -> _Spec:
+    # A registration that expired would be a hook that no longer guards.
+    return _bucket(HOOKS, settings, {"src": f"$KV.{HOOKS}.>", "dest": f"{HOOKS_CHANGED}.>"})
+
+
+def _contracts(settings: BusSettings) -> _Spec:
+    return _bucket(CONTRACTS, settings, None)
+
+
+def _bucket(name: str, settings: BusSettings, republish: dict[str, str] | None) -> _Spec:
     limits = {
         "max_msgs_per_subject": _Limit(HISTORY, -1, "history"),
         "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
     }
     # As NATS ADR-8 says of a bucket: writes beyond a limit are refused, `purge` rolls a key up.
     fixed = _COMMON | {
-        "subjects": [f"$KV.{HOOKS}.>"],
+        "subjects": [f"$KV.{name}.>"],
         "discard": "new",
-        "max_age": 0,  # a registration that expired would be a hook that no longer guards
+        "max_age": 0,
         "deny_purge": False,
         "allow_rollup_hdrs": True,
-        "republish": {"src": f"$KV.{HOOKS}.>", "dest": f"{HOOKS_CHANGED}.>"},
+        "republish": republish,
     }
-    return _Spec(f"KV_{HOOKS}", fixed, limits)
+    return _Spec(f"KV_{name}", fixed, limits)
 
 
 _COMMON: dict[str, object] = {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hookbus_cli import check, events, hooks, show, up
+from hookbus_cli import check, contracts, events, hooks, show, up
 from hookbus_cli.command import Options
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("up", epilog=up.UP_EPILOG)(up.up)
 app.command("serve", epilog=up.SERVE_EPILOG)(up.serve)
 app.command("check", epilog=check.EPILOG)(check.check)
 app.add_typer(hooks.app, name="hooks")
+app.add_typer(contracts.app, name="contracts")
 app.add_typer(events.app, name="events")
 
 

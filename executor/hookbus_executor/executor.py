@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from hookbus_broker import BusSettings, Connection, connect, ensure_streams, open_bus
+from hookbus_broker import BusSettings, Connection, UsesBus, connect, ensure_streams, open_bus
 from hookbus_executor.arguments import Arguments
 from hookbus_executor.asking import Asker
 from hookbus_executor.calls import Calls, within
@@ -96,6 +96,10 @@ class Executor:
             observers = [hook for hook, _ in self._in_process.values()]
             recorder = Recorder(outbox, registrations, observers, self._threads)
             parts = _Parts(connection, registrations, asker, outbox, recorder, runner, Progress())
+            for hook, _ in self._in_process.values():
+                if isinstance(hook, UsesBus):
+                    await hook.attach(connection)
+                    stack.push_async_callback(hook.detach)
             stack.push_async_callback(_close, parts)
             for part in (registrations, asker, outbox):
                 await part.start()

@@ -8,7 +8,7 @@ from hookbus_broker import Section
 class ExecutorSettings(Section, table="executor"):
     """Settings of one executor."""
 
-    required_hooks: tuple[str, ...] = ("AuditLog", "Autonomy")
+    required_hooks: tuple[str, ...] = ("AuditLog", "Autonomy", "ContractScope")
     """Hooks that must be registered, enforced and asked about a call's tool, or that call is denied. Default the
     built-in ones: on a bus that nobody has set up yet an executor should say no, not run unguarded."""
 

@@ -1,14 +1,14 @@
 """How an operator registers a hook: JSON in the bucket ``HOOKS``, key = escaped hook name."""
 
-import json
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from hookbus_schemas.errors import ConfigError, InvalidMessage
 from hookbus_schemas.message import Int64, Text
+from hookbus_schemas.written import first_problem, json_fields, shown_name
 
 MAX_TIMEOUT_MS = 5000
 """Longest that a call waits for a hook, in milliseconds: what a person at the agent still puts up with."""
@@ -27,9 +27,6 @@ class Enforcement(StrEnum):
     ENFORCE = "enforce"
     SHADOW = "shadow"
 
-
-_MAX_SHOWN = 80
-"""Characters that are told of a field's name."""
 
 _SOME_GLOB: JsonDict = {"minItems": 1, "items": {"type": "string", "pattern": r"\S"}}
 
@@ -78,9 +75,9 @@ class HookRegistration(BaseModel):
             InvalidMessage: it is no registration; the message names the field.
         """
         try:
-            return cls.model_validate(_fields(body))
+            return cls.model_validate(json_fields(body))
         except (ValueError, RecursionError) as error:
-            raise InvalidMessage(f"registration cannot be read: {_first_problem(error)}") from error
+            raise InvalidMessage(f"registration cannot be read: {first_problem(error)}") from error
 
     @classmethod
     def from_person(cls, text: str) -> Self:
@@ -90,41 +87,12 @@ class HookRegistration(BaseModel):
             ConfigError: the message names the field.
         """
         try:
-            fields = _fields(text.encode())
+            fields = json_fields(text.encode())
             registration = cls.model_validate(fields)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"registration: {_first_problem(error)}") from error
+            raise ConfigError(f"registration: {first_problem(error)}") from error
         unknown = sorted(set(fields) - set(cls.model_fields))
         if unknown:
             known = ", ".join(cls.model_fields)
-            raise ConfigError(f"registration: {_shown(unknown[0])} is not a field; there are {known}")
+            raise ConfigError(f"registration: {shown_name(unknown[0])} is not a field; there are {known}")
         return registration
-
-
-def _fields(body: bytes) -> dict[str, object]:
-    fields = json.loads(body.decode(), object_pairs_hook=_once)
-    if not isinstance(fields, dict):
-        raise ValueError("it must be a JSON object")  # noqa: TRY004 - the caller takes a ValueError
-    return fields
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    for key, value in pairs:
-        if key in fields:
-            raise ValueError(f"{_shown(key)} is given twice")
-        fields[key] = value
-    return fields
-
-
-def _shown(name: str) -> str:
-    """Return a name that somebody wrote so that a line of a log can take it."""
-    return name if name.isidentifier() and len(name) <= _MAX_SHOWN else repr(name[:_MAX_SHOWN])
-
-
-def _first_problem(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg']}" if where else first["msg"]

@@ -15,10 +15,12 @@ from hookbus_subscribers.autonomy import Autonomy
 from hookbus_subscribers.autonomy_settings import AutonomySettings
 from hookbus_subscribers.builtin import BUILT_IN, SETTINGS, BuiltIn, make_built_in
 from hookbus_subscribers.consumer import Consumer, consume
+from hookbus_subscribers.contract_scope import ContractScope
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
 from hookbus_subscribers.pull import JetStreamRefusal
 from hookbus_subscribers.replay import StoredEvent, read_events
+from hookbus_subscribers.semantic_kernel_policy import SemanticKernelPolicy, SemanticKernelSettings
 from hookbus_subscribers.serve import serve
 from hookbus_subscribers.server import HookServer
 from hookbus_subscribers.taken import Consumed
@@ -32,11 +34,14 @@ __all__ = [
     "BuiltIn",
     "Consumed",
     "Consumer",
+    "ContractScope",
     "Decision",
     "FunctionHook",
     "HookRegistration",
     "HookServer",
     "JetStreamRefusal",
+    "SemanticKernelPolicy",
+    "SemanticKernelSettings",
     "Served",
     "StoredEvent",
     "ToolAfterEvent",

@@ -11,6 +11,8 @@ from hookbus_schemas.hook import Hook
 from hookbus_subscribers.audit_log import AuditLog
 from hookbus_subscribers.autonomy import Autonomy
 from hookbus_subscribers.autonomy_settings import AutonomySettings
+from hookbus_subscribers.contract_scope import ContractScope
+from hookbus_subscribers.semantic_kernel_policy import TOOLS, SemanticKernelPolicy, SemanticKernelSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,19 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             lambda config: Autonomy(AutonomySettings.load(config)),
             _registration(10, "Says what agents may change, where, and by which commands."),
         ),
+        "ContractScope": BuiltIn(
+            lambda _: ContractScope(),
+            _registration(20, "Keeps a session within its contract: tools, paths, calls, time."),
+        ),
+        "SemanticKernelPolicy": BuiltIn(
+            lambda config: SemanticKernelPolicy(SemanticKernelSettings.load(config)),
+            _registration(30, "Says which tools of Semantic Kernel may run, and how often.", TOOLS),
+        ),
     }
 )
 """By name, in the order in which their decisions are reported."""
 
-SETTINGS: tuple[type[Section], ...] = (AutonomySettings,)
+SETTINGS: tuple[type[Section], ...] = (AutonomySettings, SemanticKernelSettings)
 """The tables of ``hookbus.toml`` that built-in hooks read."""
 
 

@@ -13,7 +13,7 @@ from typing import Self
 import structlog
 from nats.aio.msg import Msg
 
-from hookbus_broker import Connection
+from hookbus_broker import Connection, UsesBus
 from hookbus_broker.callbacks import Throttle
 from hookbus_schemas import (
     BusUnavailable,
@@ -112,6 +112,15 @@ class HookServer:
             PermissionRefused: this identity may not serve the hook.
             BusUnavailable: the bus did not take the subscription.
         """
+        if isinstance(self.hook, UsesBus):
+            await self.hook.attach(self._connection)
+        try:
+            await self._subscribe()
+        except BaseException:
+            await self._detach()
+            raise
+
+    async def _subscribe(self) -> None:
         subject, group = subjects.before_filter(self._name), subjects.queue_group(self._name)
         self._subscription = await self._connection.subscribe_direct(subject, self._on_request, group)
         self._forget_bus = self._connection.on_disconnect(self._on_disconnect)
@@ -134,7 +143,12 @@ class HookServer:
             self._give_up()
             self._forget_bus()
         await self._end_tasks()
+        await self._detach()
         await self._flush()
+
+    async def _detach(self) -> None:
+        if isinstance(self.hook, UsesBus):
+            await self.hook.detach()
 
     async def __aenter__(self) -> Self:
         await self.start()
