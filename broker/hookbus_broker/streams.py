@@ -1,4 +1,4 @@
-"""The stream and the bucket that hookbus needs: made if missing, their limits raised if too low, never cut back."""
+"""The streams and the buckets that hookbus needs: made if missing, their limits raised if too low, never cut back."""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 from hookbus_broker.ask import ask
 from hookbus_broker.bucket import CONTRACTS, HOOKS
 from hookbus_broker.connection import Connection
+from hookbus_broker.counts import TOOL_COUNTS, TOOL_COUNTS_MINUTE
 from hookbus_broker.settings import BusSettings
 from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError
 from hookbus_schemas.subjects import EVENT_SUBJECTS, HOOKS_CHANGED
@@ -23,6 +24,12 @@ API_TIMEOUT = 5.0
 
 HISTORY = 10
 """Revisions kept of each registration and contract: enough to see what changed."""
+
+TOTALS = 10_000
+"""Totals kept of each count: an addition that comes twice is answered with the total it had the first time."""
+
+MINUTE_KEPT = 180.0
+"""Seconds a count of one minute is kept after its last addition: clocks may differ by more than a minute."""
 
 TRIES = 3
 """Readings of a stream that others change at the same time."""
@@ -87,8 +94,8 @@ async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
         BusUnavailable: JetStream is not there, or did not answer in time.
         PermissionRefused: this identity may not manage streams.
     """
-    for spec in (_events(settings), _hooks(settings), _contracts(settings)):
-        await _ensure(connection, spec)
+    for make in (_events, _hooks, _contracts, _counts, _minute_counts):
+        await _ensure(connection, make(settings))
 
 
 def _events(settings: BusSettings) -> _Spec:
@@ -137,6 +144,27 @@ def _bucket(name: str, settings: BusSettings, republish: dict[str, str] | None) 
     return _Spec(f"KV_{name}", fixed, limits)
 
 
+def _counts(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_msgs_per_subject": _Limit(TOTALS, -1, "totals"),
+        "duplicate_window": _Limit(_nanoseconds(settings.duplicate_window), None, "bus.duplicate_window"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    # A count that expired would start again at 0, and allow a call too many.
+    fixed = _COUNTING | {"subjects": ["counts.lasting.>"], "max_age": 0, "deny_purge": False}
+    return _Spec(TOOL_COUNTS, fixed, limits)
+
+
+def _minute_counts(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_age": _Limit(_nanoseconds(MINUTE_KEPT), 0, "minute_kept"),
+        "max_msgs_per_subject": _Limit(TOTALS, -1, "totals"),
+        "duplicate_window": _Limit(_nanoseconds(MINUTE_KEPT), None, "minute_kept"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    return _Spec(TOOL_COUNTS_MINUTE, _COUNTING | {"subjects": ["counts.minute.>"], "deny_purge": True}, limits)
+
+
 _COMMON: dict[str, object] = {
     "retention": "limits",
     "storage": "file",
@@ -148,6 +176,14 @@ _COMMON: dict[str, object] = {
     "mirror": None,
     "sources": None,
     "subject_transform": None,
+}
+_COUNTING: dict[str, object] = _COMMON | {
+    "allow_msg_counter": True,
+    "discard": "old",
+    "max_bytes": -1,  # beyond it the oldest count would start again at 0
+    "allow_rollup_hdrs": False,
+    "allow_msg_ttl": False,
+    "republish": None,
 }
 
 

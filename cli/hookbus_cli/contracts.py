@@ -1,7 +1,6 @@
 """``hookbus contracts``: what one session may do. An operator's command."""
 
 import sys
-from json import loads
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from hookbus_subscribers.contract_scope import calls_of
 
 app = typer.Typer(help="Attach contracts to sessions: tools, paths, number of calls, time.", no_args_is_help=True)
 
+Json = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
 Session = Annotated[str, typer.Argument(help="The session's id.", show_default=False)]
 
 
@@ -56,9 +56,7 @@ async def show(context: typer.Context, session: Session) -> int:
 
 @app.command("list", epilog="Example: hookbus contracts list --json")
 @command()
-async def list_(
-    context: typer.Context, json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False
-) -> int:
+async def list_(context: typer.Context, json: Json = False) -> int:
     """List the sessions that have a contract."""
     async with running_bus(options(context).bus(), "hookbus contracts") as connection:
         entries = (await read_bucket(connection, CONTRACTS)).entries
@@ -115,7 +113,7 @@ async def _one(connection: Connection, session: str) -> Entry:
 def _as_json(session: str, entry: Entry) -> dict[str, object]:
     about: dict[str, object] = {"session": session, "revision": entry.revision}
     try:
-        return about | loads(Contract.from_json(entry.value).to_json())
+        return about | Contract.from_json(entry.value).model_dump(mode="json")
     except ConfigError as error:
         return about | {"problem": f"{error}; every call of the session is denied"}
 

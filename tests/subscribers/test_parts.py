@@ -99,7 +99,7 @@ def test_the_built_in_hooks_are_named_as_they_are_registered() -> None:
         assert made.name == name
         assert isinstance(made, ToolHookWithContext)
         assert built_in.registration.failure_policy is FailurePolicy.DENY
-    assert [built_in.registration.order for built_in in BUILT_IN.values()] == [0, 10]
+    assert [built_in.registration.order for built_in in BUILT_IN.values()] == [0, 10, 20, 30]
 
 
 def test_all_public_names_exist_and_are_in_order() -> None:
