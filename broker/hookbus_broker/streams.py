@@ -1,4 +1,4 @@
-"""The stream and the bucket that hookbus needs: made if missing, their limits raised if too low, never cut back."""
+"""The streams and the bucket that hookbus needs: made if missing, their limits raised if too low, never cut back."""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 from hookbus_broker.ask import ask
 from hookbus_broker.bucket import HOOKS
 from hookbus_broker.connection import Connection
+from hookbus_broker.counts import TOOL_COUNTS, TOOL_COUNTS_MINUTE
 from hookbus_broker.settings import BusSettings
 from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError
 from hookbus_schemas.subjects import EVENT_SUBJECTS, HOOKS_CHANGED
@@ -23,6 +24,12 @@ API_TIMEOUT = 5.0
 
 HISTORY = 10
 """Revisions kept of each registration: enough to see what changed, and who is told of it replays nothing."""
+
+TOTALS = 1000
+"""Totals kept of each count: an addition that comes twice is answered with the total it had the first time."""
+
+MINUTE_KEPT = 180.0
+"""Seconds a count of one minute is kept after its last addition: clocks may differ by more than a minute."""
 
 TRIES = 3
 """Readings of a stream that others change at the same time."""
@@ -77,7 +84,7 @@ class _ApiError(HookbusError):
 
 
 async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
-    """Make sure of the stream ``TOOL_EVENTS`` and the bucket ``HOOKS``. May be called at any time, by many at once.
+    """Make sure of the events' and the counts' streams and the bucket ``HOOKS``. May be called by many at once.
 
     Limits are raised to those of the settings, never lowered, since that would remove what is stored; a lower setting
     is logged as ``stream.limit_kept``.
@@ -87,7 +94,7 @@ async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
         BusUnavailable: JetStream is not there, or did not answer in time.
         PermissionRefused: this identity may not manage streams.
     """
-    for spec in (_events(settings), _hooks(settings)):
+    for spec in (_events(settings), _hooks(settings), _counts(settings), _minute_counts(settings)):
         await _ensure(connection, spec)
 
 
@@ -128,6 +135,27 @@ def _hooks(settings: BusSettings) -> _Spec:
     return _Spec(f"KV_{HOOKS}", fixed, limits)
 
 
+def _counts(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_msgs_per_subject": _Limit(TOTALS, -1, "totals"),
+        "duplicate_window": _Limit(_nanoseconds(settings.duplicate_window), None, "bus.duplicate_window"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    # A count that expired would start again at 0, and allow a call too many.
+    fixed = _COUNTING | {"subjects": ["counts.lasting.>"], "max_age": 0, "deny_purge": False}
+    return _Spec(TOOL_COUNTS, fixed, limits)
+
+
+def _minute_counts(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_age": _Limit(_nanoseconds(MINUTE_KEPT), 0, "minute_kept"),
+        "max_msgs_per_subject": _Limit(TOTALS, -1, "totals"),
+        "duplicate_window": _Limit(_nanoseconds(MINUTE_KEPT), None, "minute_kept"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    return _Spec(TOOL_COUNTS_MINUTE, _COUNTING | {"subjects": ["counts.minute.>"], "deny_purge": True}, limits)
+
+
 _COMMON: dict[str, object] = {
     "retention": "limits",
     "storage": "file",
@@ -139,6 +167,14 @@ _COMMON: dict[str, object] = {
     "mirror": None,
     "sources": None,
     "subject_transform": None,
+}
+_COUNTING: dict[str, object] = _COMMON | {
+    "allow_msg_counter": True,
+    "discard": "old",
+    "max_bytes": -1,  # beyond it the oldest count would start again at 0
+    "allow_rollup_hdrs": False,
+    "allow_msg_ttl": False,
+    "republish": None,
 }
 
 
