@@ -19,7 +19,7 @@ TOOL_COUNTS = "TOOL_COUNTS"
 """The counter stream of counts that last until they are forgotten."""
 
 TOOL_COUNTS_MINUTE = "TOOL_COUNTS_MINUTE"
-"""The counter stream of counts of one minute, which expire by the stream's own limit on age."""
+"""The counter stream of one minute's counts: they expire by its age, since a counter takes no TTL of its own."""
 
 TIMEOUT = 5.0
 """Seconds for one exchange with the server, when the caller does not say."""

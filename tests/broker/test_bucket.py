@@ -79,6 +79,7 @@ def _answer(key: str, pending: int, *, stream: str = "KV_HOOKS") -> dict[str, st
         "Nats-Stream": stream,
         "Nats-Subject": f"$KV.HOOKS.{key}",
         "Nats-Sequence": "1",
+        "Nats-Time-Stamp": "2026-01-01T00:00:00.123456789Z",
         "Nats-Num-Pending": str(pending),
     }
 
@@ -250,3 +251,16 @@ async def test_a_closed_connection_reads_and_writes_nothing(bus_url: str) -> Non
         for use in (read_bucket(connection, "HOOKS"), put(connection, "HOOKS", "a", b"1")):
             with pytest.raises(HookbusError):
                 await use
+
+
+async def test_one_key_is_read_with_the_moment_at_which_it_was_written(connection: Connection) -> None:
+    """By the server's clock; a key that is not there, or was deleted, is None; a bucket that is not there is an error."""
+    before = time.time()
+    revision = await put(connection, "HOOKS", "a", b"1")
+    entry = await read_key(connection, "HOOKS", "a")
+    assert entry == Entry(b"1", revision)
+    assert before - 1 <= entry.written_at <= time.time() + 1
+    await delete(connection, "HOOKS", "a")
+    assert [await read_key(connection, "HOOKS", key) for key in ("a", "b")] == [None, None]
+    with pytest.raises(BusUnavailable):
+        await read_key(connection, "NONE", "a")
