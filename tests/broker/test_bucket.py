@@ -1,6 +1,7 @@
 """Buckets: a snapshot is whole or an error, a change is what the server said, a write knows what it replaces."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
@@ -19,6 +20,7 @@ from hookbus_broker import (
     parse_change,
     put,
     read_bucket,
+    read_key,
 )
 from hookbus_schemas import BusUnavailable, ConfigError, HookbusError, InvalidMessage, PermissionRefused
 from support import NatsServer, until
@@ -254,10 +256,11 @@ async def test_a_closed_connection_reads_and_writes_nothing(bus_url: str) -> Non
 
 
 async def test_one_key_is_read_with_the_moment_at_which_it_was_written(connection: Connection) -> None:
-    """By the server's clock; a key that is not there, or was deleted, is None; a bucket that is not there is an error."""
+    """By the server's clock; a key that is not there or was deleted is None, a bucket that is not there an error."""
     before = time.time()
     revision = await put(connection, "HOOKS", "a", b"1")
     entry = await read_key(connection, "HOOKS", "a")
+    assert entry is not None
     assert entry == Entry(b"1", revision)
     assert before - 1 <= entry.written_at <= time.time() + 1
     await delete(connection, "HOOKS", "a")

@@ -113,7 +113,7 @@ async def test_counts_of_a_minute_expire_and_lasting_ones_never_do(connection: C
     minute = (await _api(connection, "STREAM.INFO.TOOL_COUNTS_MINUTE"))["config"]
     lasting = (await _api(connection, "STREAM.INFO.TOOL_COUNTS"))["config"]
     assert (minute["max_age"], lasting["max_age"]) == (180_000_000_000, 0)
-    assert (minute["max_msgs_per_subject"], lasting["max_msgs_per_subject"]) == (1000, 1000)
+    assert (minute["max_msgs_per_subject"], lasting["max_msgs_per_subject"]) == (10_000, 10_000)
     assert (minute["max_bytes"], lasting["max_bytes"]) == (-1, -1)
 
 
