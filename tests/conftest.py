@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,12 @@ def server() -> Iterator[NatsServer]:
     """The run's server. A test that kills or suspends one starts its own."""
     with NatsServer(_config()) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test a working directory, and so the ``.hookbus`` in it, of its own."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -18,13 +18,14 @@ from hookbus_executor.calls import Calls, within
 from hookbus_executor.counters import HookCounters
 from hookbus_executor.declared import UNDECLARED, Declared
 from hookbus_executor.hooks import RegisteredHook
+from hookbus_executor.journal import JournalUnwritable
 from hookbus_executor.outbox import Outbox
 from hookbus_executor.poll import Poll
 from hookbus_executor.progress import Progress
 from hookbus_executor.record import Recorder
 from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import EXECUTOR, Admission, ToolResult
-from hookbus_executor.running import Runner
+from hookbus_executor.running import Ran, Runner
 from hookbus_executor.session import Session
 from hookbus_executor.settings import ExecutorSettings
 from hookbus_executor.tool import OnDelta, Tool, ToolFunction
@@ -92,7 +93,7 @@ class Executor:
             if self._bus.url is None:
                 await ensure_streams(connection, self._bus)
             registrations, asker = Registrations(connection), Asker(connection, self.name)
-            outbox, runner = Outbox(connection, limit=self._settings.outbox_limit), Runner(self._threads)
+            outbox, runner = _outbox(connection, self._bus, self._settings), Runner(self._threads)
             observers = [hook for hook, _ in self._in_process.values()]
             recorder = Recorder(outbox, registrations, observers, self._threads)
             parts = _Parts(connection, registrations, asker, outbox, recorder, runner, Progress())
@@ -276,13 +277,17 @@ class Executor:
             raise
         if not admission.allowed:
             return parts.recorder.denied(admission, poll)
+        try:
+            event_id = parts.recorder.admitted(admission)
+        except JournalUnwritable as error:
+            return parts.recorder.denied(_refusal(context, str(error), "outbox_unwritable"), poll)
         started = time.perf_counter()
         try:
             ran = await parts.runner.run(tool, bound, on_delta, within(admission.context))
         except asyncio.CancelledError:
-            parts.recorder.ran(admission, poll, Outcome.INTERRUPTED, "", time.perf_counter() - started)
+            parts.recorder.ran(event_id, admission, poll, Ran(Outcome.INTERRUPTED, "", time.perf_counter() - started))
             raise
-        return parts.recorder.ran(admission, poll, ran.outcome, ran.text, ran.duration)
+        return parts.recorder.ran(event_id, admission, poll, ran)
 
     async def admit(
         self,
@@ -361,6 +366,10 @@ class Executor:
             why = f"the record is full: {waiting}; bring the bus back, or raise the setting outbox_limit"
             return _refusal(context, why, "outbox_full")
         return None
+
+
+def _outbox(connection: Connection, bus: BusSettings, settings: ExecutorSettings) -> Outbox:
+    return Outbox(connection, bus.state_dir / "outbox", limit=settings.outbox_limit)
 
 
 async def _close(parts: _Parts) -> None:

@@ -1,6 +1,6 @@
 """Events on their way to the stream. The caller appends and goes on; a background sender publishes until acknowledged.
 
-Above it is `record`, which makes the events; below it the connection. Events wait in memory.
+Above it is `record`, which makes the events; below it the connection, and `journal`, which keeps them on disk.
 """
 
 import asyncio
@@ -11,17 +11,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
 from hookbus_broker.callbacks import say
+from hookbus_executor.journal import Journal, JournalUnwritable, Kind, left_behind
 from hookbus_schemas import (
     BusUnavailable,
+    InvalidMessage,
     PayloadTooLarge,
     ToolAfterEvent,
     ToolDeniedEvent,
+    decode_event,
     encode,
     subjects,
 )
@@ -58,8 +62,17 @@ class Outbox:
         dropped: events of stopped calls that found no room, and events that cannot be sent; each has a line in the log.
     """
 
-    def __init__(self, connection: Connection, *, limit: int) -> None:
+    def __init__(self, connection: Connection, folder: Path, *, limit: int) -> None:
+        """Prepare to send.
+
+        Args:
+            connection: the bus.
+            folder: where this executor, and others that may be left behind, keep their events.
+            limit: events that may wait.
+        """
         self.dropped = 0
+        self._folder = folder
+        self._journal: Journal | None = None
         self._promised = 0
         self._connection = connection
         self._limit = limit
@@ -103,11 +116,23 @@ class Outbox:
 
         Raises:
             BusUnavailable, PermissionRefused: acknowledgements cannot be received.
+            JournalUnwritable: events cannot be kept.
         """
+        self._journal = Journal.open(self._folder)
+        self._take_over(self._journal)
         await self._connection.subscribe_direct(f"{self._inbox}.*", self._on_ack)
         await self._connection.barrier()
         self._undo = self._connection.on_reconnect(self._wake.set)
         self._task = asyncio.get_running_loop().create_task(self._send())
+
+    def admit(self, event: ToolAfterEvent) -> None:
+        """Keep the event of a call that is about to run, should this process die before `append` has its end.
+
+        Raises:
+            JournalUnwritable: it cannot be kept, so the call must not run.
+        """
+        if self._journal is not None:
+            self._journal.append(Kind.ADMITTED, event.event_id, encode(event))
 
     def append(self, event: Event) -> None:
         """Take an event that room was promised for; it is sent in the background, in order of arrival.
@@ -117,7 +142,9 @@ class Outbox:
         if isinstance(event, ToolDeniedEvent) and self.is_overbooked:
             self.dropped += 1
             return
-        self._waiting.append(_entry(event))
+        entry = _entry(event)
+        self._keep(Kind.ENDED, event.event_id, entry.body)
+        self._waiting.append(entry)
         self._idle.clear()
         self._wake.set()
 
@@ -139,7 +166,34 @@ class Outbox:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if len(self):
-            say(_log.error, "events.lost", count=len(self), why="the stream did not acknowledge them before the end")
+            why = "the stream did not acknowledge them; the next executor here sends them"
+            say(_log.error, "events.left", count=len(self), folder=str(self._folder), why=why)
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _take_over(self, journal: Journal) -> None:
+        """Send what executors that died have left, as their own: a call without an end was interrupted."""
+        for entries in left_behind(self._folder):
+            for _, event_id, body in entries:
+                try:
+                    event = decode_event(body)
+                except InvalidMessage:
+                    self.dropped += 1
+                    say(_log.error, "event.dropped", event_id=event_id, exc_info=True)
+                    continue
+                journal.append(Kind.ENDED, event_id, body)
+                self._waiting.append(_entry(event))
+                self._idle.clear()
+            say(_log.warning, "events.taken_over", count=len(entries))
+
+    def _keep(self, kind: Kind, event_id: str, body: bytes = b"") -> None:
+        """Write an entry; what cannot be written is sent all the same, only not after the death of this process."""
+        try:
+            if self._journal is not None:
+                self._journal.append(kind, event_id, body)
+        except JournalUnwritable:
+            say(_log.error, "event.not_kept", event_id=event_id, kind=kind.name.lower(), exc_info=True)
 
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
@@ -185,6 +239,7 @@ class Outbox:
             raise
         except Exception:  # noqa: BLE001 - whatever it was, the events behind it are to be sent
             self.dropped += 1
+            self._keep(Kind.DONE, entry.event.event_id)
             say(_log.error, "event.dropped", event_id=entry.event.event_id, exc_info=True)
             return False
         return True
@@ -215,6 +270,7 @@ class Outbox:
             entry.due = asyncio.get_running_loop().time() + RETRY_AFTER
             return
         del self._unacknowledged[token]
+        self._keep(Kind.DONE, entry.event.event_id)
         self._wake.set()
         self._tell_if_idle()
 

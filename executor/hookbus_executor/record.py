@@ -12,8 +12,8 @@ from hookbus_executor.outbox import Event, Outbox
 from hookbus_executor.poll import Poll, unguarded_by
 from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import Admission, ToolResult
+from hookbus_executor.running import Ran
 from hookbus_schemas import Hook, HookDecision, Outcome, ToolAfterEvent, ToolDeniedEvent
-from hookbus_schemas.event import AfterOutcome
 from hookbus_schemas.hook import observer, observes
 from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_schemas.threads import Threads
@@ -73,17 +73,27 @@ class Recorder:
             admission_duration=admission.elapsed,
         )
 
-    def ran(
-        self, admission: Admission, poll: Poll | None, outcome: AfterOutcome, text: str, duration: float
-    ) -> ToolResult:
-        """Record a call that was admitted."""
-        context = admission.context
+    def admitted(self, admission: Admission) -> str:
+        """Keep what is to be recorded should this process die while the tool runs; return the event's id.
+
+        Raises:
+            JournalUnwritable: it cannot be kept, so the tool must not run.
+        """
+        told = self._registrations.table.told_of(admission.context.tool_name)
+        names = tuple(hook.name for hook in told)
+        event = ToolAfterEvent(**_recorded(admission), outcome=Outcome.INTERRUPTED, told=names)
+        self._outbox.admit(event)
+        return event.event_id
+
+    def ran(self, event_id: str, admission: Admission, poll: Poll | None, ran: Ran) -> ToolResult:
+        """Record how a call ended that was admitted."""
+        context, outcome = admission.context, ran.outcome
         told = self._registrations.table.told_of(context.tool_name)
         event = ToolAfterEvent(
-            **_recorded(admission),
+            **_recorded(admission) | {"event_id": event_id},
             outcome=outcome,
-            duration_ms=to_ms(duration),
-            result=text,
+            duration_ms=to_ms(ran.duration),
+            result=ran.text,
             told=tuple(hook.name for hook in told),
         )
         say(
@@ -99,11 +109,11 @@ class Recorder:
             if hook.decide is not None and hook.name in self._observers:
                 self._start_telling(hook.name, event)
         return ToolResult(
-            text=_with_warnings(text, admission.decisions),
+            text=_with_warnings(ran.text, admission.decisions),
             outcome=outcome,
             call_id=context.call_id,
             decisions=admission.decisions,
-            duration=duration,
+            duration=ran.duration,
             admission_duration=admission.elapsed,
         )
 

@@ -1,0 +1,201 @@
+"""The outbox's file: what must not be lost when the process dies, appended before anybody goes on.
+
+A folder beneath ``state_dir/outbox`` belongs to one running executor, which holds a lock on it; the lock ends with the
+process, however that ends. The folder holds segments of entries; the newest one of an event counts. A segment goes when
+nothing in it is needed any more, and in order, since a later one may say that an entry of an earlier one is done. An
+entry is written to the operating system, not to the disk: it survives the death of the process, not of the machine.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import struct
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import structlog
+
+from hookbus_schemas import HookbusError
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+"""Bytes after which a new segment begins."""
+
+LOCK = "lock"
+
+_HEAD = struct.Struct("<IIBH")
+"""Length of the body in bytes, CRC-32 of all that follows it here and of the body, kind, bytes of the event id."""
+
+_log = structlog.get_logger()
+
+
+class JournalUnwritable(HookbusError, OSError):
+    """The outbox's file cannot be written, so nothing may run that would leave no trace."""
+
+
+class Kind(Enum):
+    """What an entry says of an event."""
+
+    ADMITTED = 1
+    """A call is about to run; the body is its event, should the process die."""
+    ENDED = 2
+    """The body is the event."""
+    DONE = 3
+    """The stream has the event; no body."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    path: Path
+    needed: int = 0
+
+
+class Journal:
+    """The folder of one executor.
+
+    Attributes:
+        folder: where it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._segments: deque[_Segment] = deque()
+        self._where: dict[str, _Segment] = {}
+        self._number = 0
+        self._size = 0
+        self._file = -1
+        self._lock = -1
+
+    @classmethod
+    def open(cls, parent: Path) -> "Journal":
+        """Make a new folder beneath `parent` and lock it.
+
+        Raises:
+            JournalUnwritable: that is not possible there.
+        """
+        journal = cls(parent / secrets.token_hex(8))
+        try:
+            journal.folder.mkdir(parents=True)
+            journal._lock = _locked(journal.folder)
+            journal._roll()
+        except OSError as error:
+            raise JournalUnwritable(f"outbox {journal.folder} cannot be made: {error.strerror}") from error
+        return journal
+
+    def append(self, kind: Kind, event_id: str, body: bytes = b"") -> None:
+        """Write an entry; when this returns, the death of this process loses nothing of it.
+
+        Raises:
+            JournalUnwritable: the disk is full or gone; the file is as it was before.
+        """
+        try:
+            if self._size >= SEGMENT_BYTES:
+                self._roll()
+            self._write(_packed(kind, event_id, body))
+        except OSError as error:
+            raise JournalUnwritable(f"outbox {self.folder} cannot be written: {error.strerror}") from error
+        self._note(kind, event_id)
+
+    def close(self) -> None:
+        """Leave the folder: remove it if nothing in it is needed, or else leave it to whoever comes next."""
+        os.close(self._file)
+        if not self._where:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            written = os.write(self._file, data)
+            if written < len(data):  # a disk that is full takes a part
+                os.write(self._file, data[written:])
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
+
+    def _roll(self) -> None:
+        path = self.folder / f"{self._number + 1:010}"
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        if self._file >= 0:
+            os.close(self._file)
+        self._number, self._file, self._size = self._number + 1, file, 0
+        self._segments.append(_Segment(path))
+        self._remove_unneeded()
+
+    def _note(self, kind: Kind, event_id: str) -> None:
+        before = self._where.pop(event_id, None)
+        if before is not None:
+            before.needed -= 1
+        if kind is not Kind.DONE:
+            self._segments[-1].needed += 1
+            self._where[event_id] = self._segments[-1]
+        self._remove_unneeded()
+
+    def _remove_unneeded(self) -> None:
+        while len(self._segments) > 1 and not self._segments[0].needed:
+            self._segments.popleft().path.unlink(missing_ok=True)
+
+
+def left_behind(parent: Path) -> Iterator[list[tuple[Kind, str, bytes]]]:
+    """Yield what each executor that is no more has left beneath `parent`; it goes when the next is asked for.
+
+    By then what was yielded must be safe elsewhere.
+    """
+    for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
+        try:
+            lock = _locked(folder)
+        except OSError:  # its owner lives, or somebody else has just taken it
+            continue
+        try:
+            yield _read(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _read(folder: Path) -> list[tuple[Kind, str, bytes]]:
+    """Return the newest entry of each event that is not done, in the order in which the events began."""
+    newest: dict[str, tuple[Kind, bytes]] = {}
+    for path in sorted(path for path in folder.iterdir() if path.name != LOCK):
+        for kind, event_id, body in _entries(path):
+            if kind is Kind.DONE:
+                newest.pop(event_id, None)
+            else:
+                newest[event_id] = (kind, body)
+    return [(kind, event_id, body) for event_id, (kind, body) in newest.items()]
+
+
+def _entries(path: Path) -> Iterator[tuple[Kind, str, bytes]]:
+    data, place = path.read_bytes(), 0
+    while place + _HEAD.size <= len(data):
+        length, checksum, kind, id_length = _HEAD.unpack_from(data, place)
+        end = place + _HEAD.size + id_length + length
+        if end > len(data) or zlib.crc32(data[place + 8 : end]) != checksum:
+            break
+        start = place + _HEAD.size + id_length
+        yield Kind(kind), data[place + _HEAD.size : start].decode(), data[start:end]
+        place = end
+    if place < len(data):  # the process died while it wrote, so nobody went on after that
+        _log.warning("outbox.torn", segment=str(path), bytes=len(data) - place)
+
+
+def _packed(kind: Kind, event_id: str, body: bytes) -> bytes:
+    name = event_id.encode()
+    checked = _HEAD.pack(len(body), 0, kind.value, len(name))[8:] + name + body
+    return _HEAD.pack(len(body), zlib.crc32(checked), kind.value, len(name)) + name + body
+
+
+def _locked(folder: Path) -> int:
+    file = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise
+    return file
