@@ -1,12 +1,13 @@
 """docs/parity.md claims nothing without a test."""
 
 import asyncio
-import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from cli.running import environment
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")
@@ -27,10 +28,10 @@ def test_each_difference_names_its_tests_and_its_reason(row: str) -> None:
 async def test_each_test_that_is_named_exists() -> None:
     """By its file, its name and its case; pytest itself is asked."""
     named = sorted({test for row in ROWS for test in TEST.findall(row)})
+    collect = ("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *named),
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}, stdout=-1, stderr=-1,
-    )  # fmt: skip
+        sys.executable, *collect, *named, cwd=ROOT, env=environment(), stdout=-1, stderr=-1
+    )
     try:
         async with asyncio.timeout(60):
             out, err = await process.communicate()
