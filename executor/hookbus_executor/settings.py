@@ -16,4 +16,4 @@ class ExecutorSettings(Section, table="executor"):
     """Seconds that a tool may run unless it says otherwise; 0 for no limit. Default 30, as the reference has it."""
 
     outbox_limit: int = Field(default=10_000, ge=1)
-    """Events that may wait in this process for the bus; then calls are refused. Default 10,000, some tens of MB."""
+    """Events that may wait for the bus, on disk and in memory; then calls are refused. Default 10,000, tens of MB."""
