@@ -12,6 +12,7 @@ SHELLS = names("ash bash csh dash elvish fish ksh mksh nu oksh pwsh rbash sh tcs
 _READ = frozenset(("bash", "sh", "dash", "ash"))
 _ON_STDIN = SHELLS | {"at", "batch", "parallel", "ssh", "su", "xargs"}
 _FLAGS = re.compile(r"[-+][abefhmnuvxiklprsc]+")
+_OPTIONS = names("errexit nounset pipefail xtrace")
 _LONG = frozenset(("--login", "--noprofile", "--norc", "--posix", "--verbose"))
 _STDIN = frozenset(("-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
 
@@ -75,8 +76,10 @@ def _shell(base: str, words: Words) -> Given | None:
         previous = words[position - 1] if position else ""
         if word in _LONG or word == "--":
             continue
-        if word in ("-o", "+o") or (previous in ("-o", "+o") and word in ("pipefail", "errexit", "nounset", "xtrace")):
+        if word in ("-o", "+o") or (previous in ("-o", "+o") and word in _OPTIONS):
             continue
+        if previous in ("-o", "+o"):
+            raise Unclear("a shell is given an option that is not known")
         if _FLAGS.fullmatch(word):
             command = command or "c" in word
             continue

@@ -1,6 +1,6 @@
 """One text of bash, walked without recursion: its commands, the files it opens and the texts it hands to shells.
 
-Below it: `bash_syntax` (what may be believed), `bash_words`, `bash_given`. Above it: `command_line`.
+Below it: `bash_syntax` (what may be believed), `bash_words`, `bash_builtins`, `bash_given`. Above it: `command_line`.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import ClassVar
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from hookbus_schemas.bash_builtins import check_builtin, check_declaration, check_double, check_single
 from hookbus_schemas.bash_given import Given, given, runs_its_input
 from hookbus_schemas.bash_heredoc import here_document
 from hookbus_schemas.bash_syntax import (
@@ -37,13 +38,8 @@ _ASCII = bytes(byte if byte < 128 else ord("x") for byte in range(256))
 """The grammar's scanner reads past its tables, and crashes, on characters that are not ASCII: it never sees one."""
 _NAME = re.compile(r"[\w./+:@%,-]+")
 _RESERVED = names("! { } [[ ]] case do done elif else esac fi for function if in select then until while")
-_NEW_MEANINGS = frozenset(("alias", "unalias", "shopt", "enable"))
-_SET = re.compile(r"[-+][aefuvxo]+|pipefail|errexit|nounset|xtrace|--")
-_EVALUATE = names("mapfile printf read readarray test unset wait")
 _LOOP_VARIABLE = re.compile(rb"(?!.*_proxy$)[a-z_][a-z0-9_]*")
 _TO_DESCRIPTOR = re.compile(rb"[0-9]+-?|-")
-_ARITHMETIC_TESTS = frozenset((b"-eq", b"-ne", b"-lt", b"-le", b"-gt", b"-ge", b"-v", b"-R"))
-_NO_TEST = frozenset(("<", ">", "(", ")", "&&", "||", "=~"))
 
 
 class Reading:
@@ -125,9 +121,11 @@ class Reading:
     def _simple(self, before: list[str], name: str, words: list[Node]) -> None:
         values = [static(word, self._source) for word in words]
         texts = [self._text(word) for word in words]
-        self.commands.append(" ".join([*before, name, *texts]))
+        alone = " ".join([name, *texts])
+        # By itself too: otherwise a glob for a program would be met by the name of a variable, as in `ls=1 rm`.
+        self.commands += [" ".join([*before, alone]), alone] if before else [alone]
         self._runs_input = self._runs_input or runs_its_input(name, values)
-        self._check_builtin(name, words, values)
+        check_builtin(name, words, self._source)
         text = given(name, values)
         if text is not None:
             self.texts.append(text)
@@ -135,39 +133,10 @@ class Reading:
             rest = [word for word in texts if word not in ("-p", "--")]
             self.texts.append(Given(" ".join(rest), plain=self._plain))
 
-    def _check_builtin(self, name: str, words: list[Node], values: list[str | None]) -> None:
-        if name in _NEW_MEANINGS:
-            raise Unclear(f"{name} changes how the text after it is read")
-        if name == "set" and not all(value is not None and _SET.fullmatch(value) for value in values):
-            raise Unclear("set may change how the text after it is read")
-        if name == "let":
-            raise Unclear("arithmetic is only read when it holds nothing but numbers")
-        if name in _EVALUATE:
-            for word in words:
-                self._check_evaluated(word)
-            named = name not in ("printf", "test") or "-v" in values
-            if named and None in values:
-                raise Unclear("a builtin is given the name of a variable that is known only when it runs")
-
-    def _check_evaluated(self, node: Node) -> None:
-        """Refuse a subscript with a substitution in quotes: these builtins expand it once more."""
-        text = self._text(node)
-        if "[" in text and ("$" in text or "`" in text or "\\" in text):
-            raise Unclear("a builtin is given a subscript that it may run")
-
     def _declaration(self, node: Node) -> None:
         parts = [child for child in node.children if child.type not in REDIRECTS]
-        for part in parts[1:]:
-            self._check_declared(part)
+        check_declaration(parts, self._source)
         self.commands.append(" ".join(self._text(part) for part in parts))
-
-    def _check_declared(self, node: Node) -> None:
-        self._check_evaluated(node)
-        value = static(node, self._source)
-        if node.type not in ("variable_assignment", "variable_name") and value is None:
-            raise Unclear("a builtin is given the name of a variable that is known only when it runs")
-        if value and value[0] in "-+" and not value[1:].isdigit() and set(value[1:]) - set("agxrfptF"):
-            raise Unclear("a variable is declared to be more than text")
 
     def _assignment(self, node: Node) -> None:
         parent = node.parent
@@ -182,17 +151,12 @@ class Reading:
             raise Unclear("a subscript is only read when it is a number")
 
     def _test(self, node: Node) -> None:
-        """List `[`, which is a command; `[[` is none, but looks into values where it compares numbers."""
+        """List `[`, which is a command; `[[` is none."""
         tokens = tokens_of(node)
-        numeric = {written(token, self._source) for token in tokens} & _ARITHMETIC_TESTS
         if node.children[0].type == "[[":
-            if numeric:
-                raise Unclear("a test compares numbers, or asks for a variable: values may be run")
+            check_double(tokens, self._source)
             return
-        if any(not token.is_named and token.type in _NO_TEST for token in tokens):
-            raise Unclear("a test in single brackets holds a sign that means something else there")
-        if numeric & {b"-v", b"-R"}:
-            raise Unclear("a test asks for a variable: its name may be run")
+        check_single(tokens[1:-1], self._source)
         self.commands.append(" ".join(self._text(token) for token in tokens))
 
     def _compound(self, node: Node) -> None:

@@ -48,7 +48,8 @@ _BLANKS = re.compile(rb"[ \t]*")
 _SPACES = re.compile(rb"[ \t\n]*")
 _WORD = re.compile(rb"(?!#)(?:[^\s|&;()<>$`'\"\\]|\\[^\n])+")
 _LEAVES = {
-    "ansi_c_string": re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL),
+    # Without \', where a `sh` that is not bash ends it.
+    "ansi_c_string": re.compile(rb"\$'(?:[^'\\]|\\[^'])*'", re.DOTALL),
     "comment": re.compile(rb"#[^\n]*"),
     "extglob_pattern": re.compile(rb"[^\s|&;()<>$`'\"\\#]+"),
     "file_descriptor": re.compile(rb"[0-9]+"),

@@ -22,9 +22,9 @@ class CommandLine:
     """What bash would do with a text.
 
     Attributes:
-        commands: every simple command that could be started, each by itself, its assignments before it, its name
-            without quotes, one space between words that are otherwise as written, and no redirections. A bare
-            assignment and a redirection without a command are listed as they are written.
+        commands: every simple command that could be started, each by itself, its name without quotes, one space
+            between words that are otherwise as written, and no redirections. One with assignments before it is listed
+            twice: with them and without. A bare assignment and a redirection without a command are listed as written.
         files: the targets of redirections, without quotes.
         unclear: why the text cannot be read for certain; then nothing else is said, and a caller denies.
     """

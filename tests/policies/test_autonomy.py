@@ -115,6 +115,7 @@ ATTACKS = [
     pytest.param({"allow_shell": False}, "process", {}, id="process starts by default"),
     pytest.param({"allowed_shell_command_globs": ["ls"]}, "shell", {"script": "rm"}, id="command in no known argument"),
     pytest.param({"allowed_shell_command_globs": ["ls"]}, "shell", {"command": ["rm"]}, id="command as a list"),
+    pytest.param({"allowed_shell_command_globs": ["ls*"]}, "shell", {"command": "ls=1 rm"}, id="a variable named ls"),
     pytest.param({"allowed_shell_command_globs": ["ls"]}, "shell", {"a": {"cmd": "rm"}}, id="nested command"),
 ]
 
