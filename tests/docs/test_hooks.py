@@ -12,10 +12,11 @@ import pytest
 
 from cli.running import environment, one_by_one, running
 from hookbus_broker import Section
-from hookbus_subscribers import AutonomySettings
+from hookbus_schemas.contract import Contract
+from hookbus_subscribers import AutonomySettings, SemanticKernelSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
-SETTINGS: dict[str, type[Section]] = {"Autonomy": AutonomySettings}
+SETTINGS: dict[str, type[Section]] = {"Autonomy": AutonomySettings, "SemanticKernelPolicy": SemanticKernelSettings}
 """The hooks whose section has a table of settings."""
 
 
@@ -50,6 +51,16 @@ async def test_the_commands_answer_as_the_page_shows(settings: str, console: str
     ended = await one_by_one(tmp_path, *commands)
     assert [one.err for one in ended] == [""] * len(commands)
     assert [one.out.splitlines()[-1] for one in ended] == lines[1::2]
+
+
+def test_the_contract_is_one_and_its_fields_are_all_there_are() -> None:
+    """Each has a row, the two for people share one."""
+    ((_, block),) = blocks(section("ContractScope"), "json")
+    contract = Contract.from_json(block.encode())
+    assert set(json.loads(block)) == set(Contract.model_fields)
+    assert contract.max_tool_calls == 100
+    rows = re.findall(r"^\| (`.+?`) \|", section("ContractScope"), flags=re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(Contract.model_fields)
 
 
 @pytest.mark.parametrize(("hook", "settings"), SETTINGS.items(), ids=SETTINGS)
