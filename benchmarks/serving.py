@@ -1,20 +1,23 @@
 """The other side of the contestants, each a process of its own: ``python -m benchmarks.serving KIND ...``.
 
-`hooks URL NAME...` serves hooks with the kit, `webhook` an HTTP endpoint. Each ends when its standard input does.
+`hooks URL NAME...` serves hooks with the kit, `built-in URL CONFIG NAME...` those that come with hookbus, `webhook` an
+HTTP endpoint. Each ends when its standard input does.
 """
 
 import asyncio
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import uvloop
 
+from benchmarks import built_in
 from hookbus_broker import BusSettings, connect
 from hookbus_cli import logs
-from hookbus_schemas import ToolHookContext
+from hookbus_schemas import Hook, ToolHookContext
 from hookbus_subscribers import Decision, HookServer, hook
 
 SLOW = 0.05
@@ -26,20 +29,23 @@ def decide(arguments_json: str) -> bool:
     return "DROP TABLE" not in arguments_json
 
 
-async def _serve_hooks(url: str, names: list[str]) -> None:
+def _judge(name: str) -> Hook:
+    @hook(name)
+    async def judge(context: ToolHookContext) -> bool | Decision:
+        if name.startswith("slow"):
+            await asyncio.sleep(SLOW)
+        if name == "raises":
+            raise ValueError
+        return decide(context.arguments_json)
+
+    return judge
+
+
+async def _serve_hooks(url: str, hooks: Iterable[Hook]) -> None:
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(await connect(BusSettings(url=url), name="hooks", url=url))
-        for name in names:
-
-            @hook(name)
-            async def judge(context: ToolHookContext, name: str = name) -> bool | Decision:
-                if name.startswith("slow"):
-                    await asyncio.sleep(SLOW)
-                if name == "raises":
-                    raise ValueError
-                return decide(context.arguments_json)
-
-            await stack.enter_async_context(HookServer(judge, connection))
+        for one in hooks:
+            await stack.enter_async_context(HookServer(one, connection))
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -68,10 +74,10 @@ async def _serve_webhook() -> None:
 
 
 @asynccontextmanager
-async def serving(*arguments: str) -> AsyncIterator[str]:
-    """Run this module as a process; yield the first line that it prints."""
+async def serving(*arguments: str, stderr: int | None = None) -> AsyncIterator[str]:
+    """Run this module as a process; yield the first line that it prints. `stderr` is as for a subprocess."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.serving", *arguments, stdin=-1, stdout=-1
+        sys.executable, "-m", "benchmarks.serving", *arguments, stdin=-1, stdout=-1, stderr=stderr
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -88,9 +94,11 @@ async def serving(*arguments: str) -> AsyncIterator[str]:
 
 
 if __name__ == "__main__":
-    logs.configure(logging.CRITICAL)
+    logs.configure(logging.INFO if sys.argv[1] == "built-in" else logging.CRITICAL)  # AuditLog writes lines
     match sys.argv[1:]:
         case ["hooks", url, *names]:
-            uvloop.run(_serve_hooks(url, names))
+            uvloop.run(_serve_hooks(url, map(_judge, names)))
+        case ["built-in", url, config, *names]:
+            uvloop.run(_serve_hooks(url, built_in.made(Path(config), names)))
         case ["webhook"]:
             uvloop.run(_serve_webhook())

@@ -1,4 +1,4 @@
-"""What one request says and what one answer holds. Pure: no bus, no clock. Above it is `server`."""
+"""What one request or event says and what one answer holds. Pure: no bus, no clock. Above it: `server`, `consumer`."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -6,9 +6,13 @@ from functools import lru_cache
 from hookbus_schemas import (
     Decision,
     InvalidMessage,
+    ToolAfterEvent,
+    ToolDeniedEvent,
     ToolHookContext,
     Verdict,
     decode,
+    decode_event,
+    digest,
     encode,
     encode_plain_allow,
     subjects,
@@ -56,6 +60,24 @@ def read_request(body: bytes, asking: Caller) -> ToolHookContext:
     if context.executor_id != asking.executor_id:
         raise InvalidMessage(f"executor_id is {context.executor_id!r:.80}, but {asking.executor_id!r:.80} asks")
     return context
+
+
+def read_event(body: bytes, subject: str) -> ToolAfterEvent | ToolDeniedEvent:
+    """Return the event that was published on this subject.
+
+    Raises:
+        InvalidMessage: it cannot be read, or is about a call of another executor than the one that published it.
+    """
+    event = decode_event(body)
+    executor = event.context.executor_id
+    if subjects.token(executor) not in subject.split(".")[2:3]:
+        raise InvalidMessage(f"executor_id is {executor!r:.80}, but it was published on {subject:.200}")
+    return event
+
+
+def call_key(context: ToolHookContext) -> str:
+    """Return what names a call among those of all executors: of its own ids alone an executor can speak."""
+    return digest(f"{subjects.token(context.executor_id)}.{context.call_id}".encode(errors="surrogatepass"))
 
 
 def answer_body(decision: Decision, request_digest: str) -> bytes:

@@ -19,10 +19,10 @@ from hookbus_schemas import (
     InvalidMessage,
     ToolAfterEvent,
     ToolDeniedEvent,
-    decode_event,
     subjects,
 )
 from hookbus_schemas.isolation import FAILURES, is_cancellation
+from hookbus_subscribers.asked import read_event
 from hookbus_subscribers.delivery import delivery
 from hookbus_subscribers.pull import NOT_FOUND, JetStreamRefusal, Pull, from_time, nanoseconds, request
 from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Taken, nak_after
@@ -231,7 +231,7 @@ class Consumer:
 
     async def _handle(self, taken: Taken) -> None:
         try:
-            event = decode_event(taken.message.data)
+            event = read_event(taken.message.data, taken.message.subject)
         except InvalidMessage as error:
             self.consumed.unreadable += 1
             self._settle(taken, TERM)

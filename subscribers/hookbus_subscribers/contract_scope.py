@@ -24,6 +24,7 @@ from hookbus_schemas import (
 )
 from hookbus_schemas.contract import Contract
 from hookbus_schemas.decision import PLAIN_ALLOW
+from hookbus_subscribers.asked import call_key
 from hookbus_subscribers.consumer import Consumer, durable_name
 from hookbus_subscribers.scope import outside_scope
 
@@ -108,11 +109,11 @@ class ContractScope(ToolHookWithContext):
         if context.dry_run:
             total = await read(self._bus, attached.count, timeout=TIMEOUT) + 1
         else:
-            total = await add(self._bus, attached.count, 1, message_id=context.call_id, timeout=TIMEOUT)
+            total = await add(self._bus, attached.count, 1, message_id=call_key(context), timeout=TIMEOUT)
         if total <= limit:
             return PLAIN_ALLOW
         if not context.dry_run:
-            await self._release(attached.count, context.call_id)
+            await self._release(attached.count, context)
         return _denied(attached, f"contract {contract_id} allows {limit} calls, and all of them are used")
 
     async def _give_back(self, event: ToolAfterEvent | ToolDeniedEvent) -> None:
@@ -131,11 +132,11 @@ class ContractScope(ToolHookWithContext):
             return  # a contract that cannot be read counts nothing
         if attached is None or attached.contract.max_tool_calls == 0:
             return
-        await add(self._bus, attached.count, 1, message_id=context.call_id, timeout=TIMEOUT)
-        await self._release(attached.count, context.call_id)
+        await add(self._bus, attached.count, 1, message_id=call_key(context), timeout=TIMEOUT)
+        await self._release(attached.count, context)
 
-    async def _release(self, count: Count, call_id: str) -> None:
-        await add(self._bus, count, -1, message_id=f"back-{call_id}", timeout=TIMEOUT)
+    async def _release(self, count: Count, context: ToolHookContext) -> None:
+        await add(self._bus, count, -1, message_id=f"back-{call_key(context)}", timeout=TIMEOUT)
 
     @property
     def _bus(self) -> Connection:

@@ -11,6 +11,7 @@ from hookbus_broker.counts import add, in_minute, read
 from hookbus_schemas import BusUnavailable, Decision, ToolHookContext, ToolHookWithContext
 from hookbus_schemas.decision import PLAIN_ALLOW
 from hookbus_schemas.globs import matches, matches_any
+from hookbus_subscribers.asked import call_key
 from hookbus_subscribers.commands import shown
 
 TOOLS = ("sk_*", "semantic_kernel")
@@ -86,4 +87,4 @@ class SemanticKernelPolicy(ToolHookWithContext):
         count = in_minute("semantic_kernel", context.sender_id, context.tool_name, now=self._clock())
         if context.dry_run:
             return await read(self._connection, count, timeout=TIMEOUT) + 1
-        return await add(self._connection, count, 1, message_id=context.call_id, timeout=TIMEOUT)
+        return await add(self._connection, count, 1, message_id=call_key(context), timeout=TIMEOUT)

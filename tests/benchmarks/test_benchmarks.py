@@ -12,6 +12,10 @@ ROOT = Path(__file__).parents[2]
 LATENCY = {"name", "baseline", "ratio", "p50_ms", "p99_ms", "p99.9_ms"}
 RATE = {"name", "baseline", "ratio", "per_second"}
 BAR = {"bar", "holds"}
+BUILT_IN = {
+    "hookbus admission, AuditLog, Autonomy, ContractScope",
+    "Autonomy alone, in process, a plain path check",
+}
 
 
 @pytest.mark.timeout(120)
@@ -34,4 +38,5 @@ async def test_a_run_writes_its_figures_and_names_each_bar_once(tmp_path: Path) 
     said = json.loads(output.read_text())
     assert {"date", "processor", "cores", "loop", "python", "client", "server"} == set(said["circumstances"])
     assert all(set(row) - BAR in (LATENCY, RATE) and row["ratio"] > 0 for row in said["rows"])
+    assert {row["name"] for row in said["rows"]} >= BUILT_IN
     assert sorted(row["bar"] for row in said["rows"] if "bar" in row) == ["<= 1.1", "<= 2", ">= 0.8", ">= 3"]

@@ -18,8 +18,10 @@ from hookbus_schemas import (
     ConfigError,
     Decision,
     Hook,
+    ToolDeniedEvent,
     ToolHookContext,
     ToolHookWithContext,
+    encode,
     subjects,
 )
 from hookbus_schemas.contract import Contract
@@ -282,6 +284,47 @@ async def test_a_call_that_another_hook_denied_gives_its_slot_back(bus_url: str)
 
 async def _is(value: Awaitable[int], wanted: int) -> bool:
     return await value == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "subject", "used"),
+    [
+        pytest.param({}, "tool.denied.e1.work", 1, id="of a call that has a slot"),
+        pytest.param({"call_id": "never"}, "tool.denied.e1.work", 2, id="of a call that took none"),
+        pytest.param({"session_id": "s2"}, "tool.denied.e1.work", 2, id="of another session"),
+        pytest.param({"dry_run": True}, "tool.denied.e1.work", 2, id="of a dry run"),
+        pytest.param({}, "tool.denied.e2.work", 2, id="published by another executor"),
+        pytest.param({"executor_id": "e2"}, "tool.denied.e2.work", 2, id="of another executor's call"),
+    ],
+)
+async def test_only_the_slot_of_the_call_itself_is_given_back_and_once(
+    fields: Case, subject: str, used: int, bus_url: str
+) -> None:
+    """However often the event comes, and whoever made it up."""
+    async with _bus(bus_url) as bus, asyncio.timeout(30):
+        revision = await attach(bus.operator, "s1", max_tool_calls=5)
+        await attach(bus.operator, "s2", max_tool_calls=5)
+        hook = ContractScope()
+        await hook.attach(bus.operator)
+        for call_id in ("c1", "c2"):
+            await hook.before_execute(_context(call_id))
+        for number in range(3):
+            await _publish_denied(bus.operator, subject, str(number), _context("c1").model_copy(update=fields))
+        await _publish_denied(bus.operator, "tool.denied.e1.work", "last", _context("c2"))
+        await eventually(lambda: _is(bus.used(revision), used - 1))
+        await eventually(lambda: _all_settled(bus.operator))
+        await hook.detach()
+        assert await bus.used(revision) == used - 1
+
+
+async def _publish_denied(operator: Connection, subject: str, event_id: str, context: ToolHookContext) -> None:
+    event = ToolDeniedEvent(event_id=event_id, at_ms=context.sent_at_ms, context=context, denied_by="denier")
+    await operator.request(subject, encode(event), timeout=5)
+
+
+async def _all_settled(operator: Connection) -> bool:
+    info = json.loads((await operator.request("$JS.API.CONSUMER.INFO.TOOL_EVENTS.hook-ContractScope", timeout=5)).data)
+    return bool(info["num_pending"] == info["num_ack_pending"] == 0)
 
 
 async def test_a_request_that_comes_twice_counts_once(bus_url: str) -> None:

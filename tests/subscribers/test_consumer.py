@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from children import Child
-from hookbus_schemas import ConfigError, Outcome, subjects
+from hookbus_schemas import ConfigError, Outcome, encode, subjects
 from hookbus_subscribers import Consumed, Consumer, consume
 from hookbus_subscribers.consumer import durable_name
 from hooking import Bus, Event, make_event
@@ -136,6 +136,20 @@ async def test_a_body_that_is_no_event_is_given_up_at_once(bus: Bus) -> None:
             await bus.record(operator, make_event(1))
             await until(lambda: consumer.consumed == Consumed(handled=1, unreadable=1))
     assert [entry["sequence"] for entry in logs if entry["event"] == "event.unreadable"] == [1]
+
+
+async def test_an_event_about_another_executors_call_is_given_up_at_once(bus: Bus) -> None:
+    """Permissions vouch for the subject alone; what its body says of others nobody vouches for."""
+    operator, seen = await bus.streams(), Seen()
+    forged = make_event(0, Outcome.DENIED)
+    with capture_logs() as logs:
+        async with Consumer(await bus.connection(), "audit", seen) as consumer:
+            await operator.jetstream().publish(subjects.denied("e2", "t"), encode(forged))
+            await bus.record(operator, make_event(1, Outcome.DENIED))
+            await until(lambda: consumer.consumed == Consumed(handled=1, unreadable=1))
+    assert seen.ids == ["event-1"]
+    problems = [entry["problem"] for entry in logs if entry["event"] == "event.unreadable"]
+    assert problems == ["executor_id is 'e1', but it was published on tool.denied.e2.t"]
 
 
 async def test_a_handler_that_hangs_is_ended_and_its_event_comes_again(bus: Bus) -> None:
