@@ -88,6 +88,7 @@ FULL_AFTER: Fields = AFTER | {
     "decisions": [RECORDED, {"hook": "slow", "decision": "timeout", "failed_open": True}],
     "unguarded_by": ["slow"],
     "told": ["no/drops", "watcher"],
+    "link": {"chain": "run-1", "sequence": 7, "previous": DIGEST},
 }
 DENIED: Fields = AFTER | {"type": "tool:denied", "outcome": "denied", "denied_by": "no/drops"}
 FULL_DENIED: Fields = DENIED | {

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from hookbus_schemas import (
+    ChainLink,
     Decision,
     Enforcement,
     FailurePolicy,
@@ -87,6 +88,7 @@ _recorded = {
     "admission_ms": durations,
     "decisions": st.lists(hook_decisions, max_size=3).map(tuple),
     "unguarded_by": st.lists(texts, max_size=3).map(tuple),
+    "link": st.none() | st.builds(ChainLink, chain=names, sequence=st.integers(1, 2**63 - 1), previous=texts),
 }
 after_events = st.builds(
     ToolAfterEvent,

@@ -4,15 +4,17 @@ import re
 import sys
 import time
 from contextlib import aclosing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from hookbus_cli.command import command, options, out, plain, running_bus
+from hookbus_cli.command import DENIED, command, options, out, plain, running_bus
 from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent
 from hookbus_subscribers import StoredEvent, read_events
+from hookbus_subscribers.chains import Fault, Finding, Verifier, verified
 
 app = typer.Typer(help="Read the record of calls.", no_args_is_help=True)
 
@@ -49,6 +51,45 @@ async def tail(
             if follow:
                 sys.stdout.flush()
     return 0
+
+
+@app.command(epilog="Example: hookbus events verify --json")
+@command()
+async def verify(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
+) -> int:
+    """Prove that no event is missing, changed or there in two forms. Exit code 0 if so, 1 if not."""
+    async with running_bus(options(context).bus(), "hookbus events") as connection:
+        verifier = await verified(connection)
+    if json:
+        about = {"events": verifier.events, "chains": verifier.chains, "last_good": verifier.last_good}
+        out.print_json(data=about | {"findings": [asdict(finding) for finding in verifier.findings]})
+    else:
+        for finding in verifier.findings:
+            out.print(_finding(finding), highlight=False, soft_wrap=True)
+        out.print(_summary(verifier), highlight=False, soft_wrap=True)
+    return DENIED if verifier.findings else 0
+
+
+def _finding(finding: Finding) -> str:
+    where = f"executor {plain(finding.executor)}, chain {plain(finding.chain)}, event {plain(finding.event_id)}"
+    what = {
+        Fault.GAP: f"{finding.count} missing from place {finding.place}, before",
+        Fault.CHANGED: f"the event before place {finding.place} is not the one that was recorded:",
+        Fault.FORK: f"place {finding.place} is taken by another event than",
+        Fault.UNCHAINED: "no place in a chain:",
+    }[finding.fault]
+    return f"[red]{finding.fault}[/]: {what} {where}, stored as {finding.stream_sequence}"
+
+
+def _summary(verifier: Verifier) -> str:
+    whole = f"{verifier.events} events in {verifier.chains} chains"
+    if not verifier.findings:
+        return f"[green]clean[/]: {whole}, none missing, none changed"
+    return (
+        f"[red]not clean[/]: {whole}, {len(verifier.findings)} findings; good up to {verifier.last_good} in the stream"
+    )
 
 
 def parse_time(text: str, now: float | None = None) -> float:

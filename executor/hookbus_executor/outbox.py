@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
 from hookbus_broker.callbacks import say
+from hookbus_executor.chain import Chain
 from hookbus_executor.journal import Journal, JournalUnwritable, Kind, left_behind
 from hookbus_schemas import (
     BusUnavailable,
@@ -38,6 +39,9 @@ ACK_TIMEOUT = 5.0
 
 RETRY_AFTER = 0.5
 """Seconds after which an event is sent again that the stream would not take."""
+
+HEADROOM = 2048
+"""Bytes that the headers take of what the bus takes at most."""
 
 MAX_TEXT = 16_384
 """Characters that are kept of a result and of arguments where the whole event is larger than the bus takes."""
@@ -73,6 +77,7 @@ class Outbox:
         self.dropped = 0
         self._folder = folder
         self._journal: Journal | None = None
+        self._chain = Chain()
         self._promised = 0
         self._connection = connection
         self._limit = limit
@@ -142,7 +147,7 @@ class Outbox:
         if isinstance(event, ToolDeniedEvent) and self.is_overbooked:
             self.dropped += 1
             return
-        entry = _entry(event)
+        entry = self._sealed(event)
         self._keep(Kind.ENDED, event.event_id, entry.body)
         self._waiting.append(entry)
         self._idle.clear()
@@ -175,17 +180,32 @@ class Outbox:
     def _take_over(self, journal: Journal) -> None:
         """Send what executors that died have left, as their own: a call without an end was interrupted."""
         for entries in left_behind(self._folder):
-            for _, event_id, body in entries:
+            for kind, event_id, body in entries:
                 try:
                     event = decode_event(body)
                 except InvalidMessage:
                     self.dropped += 1
                     say(_log.error, "event.dropped", event_id=event_id, exc_info=True)
                     continue
-                journal.append(Kind.ENDED, event_id, body)
-                self._waiting.append(_entry(event))
+                # One that ended has its place in the chain of the executor that died, and stays as it is.
+                entry = _entry(event, body) if kind is Kind.ENDED else self._sealed(event)
+                journal.append(Kind.ENDED, event_id, entry.body)
+                self._waiting.append(entry)
                 self._idle.clear()
             say(_log.warning, "events.taken_over", count=len(entries))
+
+    def _sealed(self, event: Event) -> _Entry:
+        """Give an event its place in the chain; it is shortened before that if the bus would not take it."""
+        event = event.model_copy(update={"link": self._chain.next_link()})
+        body = encode(event)
+        for shorten in (_without_long_texts, _without_decisions):
+            if len(body) + HEADROOM <= self._connection.max_payload:
+                break
+            say(_log.warning, "event.shortened", event_id=event.event_id, size_bytes=len(body))
+            event = shorten(event)
+            body = encode(event)
+        self._chain.extend(body)
+        return _entry(event, body)
 
     def _keep(self, kind: Kind, event_id: str, body: bytes = b"") -> None:
         """Write an entry; what cannot be written is sent all the same, only not after the death of this process."""
@@ -279,10 +299,10 @@ class Outbox:
             self._idle.set()
 
 
-def _entry(event: Event) -> _Entry:
+def _entry(event: Event, body: bytes) -> _Entry:
     context = event.context
     subject = subjects.after if isinstance(event, ToolAfterEvent) else subjects.denied
-    return _Entry(event, subject(context.executor_id, context.tool_name), _headers(event), encode(event))
+    return _Entry(event, subject(context.executor_id, context.tool_name), _headers(event), body)
 
 
 def _headers(event: Event) -> dict[str, str]:

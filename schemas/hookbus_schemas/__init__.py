@@ -12,13 +12,14 @@ from hookbus_schemas.errors import (
     PayloadTooLarge,
     PermissionRefused,
 )
-from hookbus_schemas.event import Outcome, ToolAfterEvent, ToolDeniedEvent, ToolEvent
+from hookbus_schemas.event import ChainLink, Outcome, ToolAfterEvent, ToolDeniedEvent, ToolEvent
 from hookbus_schemas.hook import Answer, Hook, ToolHook, ToolHookWithContext
 from hookbus_schemas.registration import Enforcement, FailurePolicy, HookRegistration
 
 __all__ = [
     "Answer",
     "BusUnavailable",
+    "ChainLink",
     "ConfigError",
     "Decision",
     "Enforcement",

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from hookbus_schemas.context import ToolHookContext
 from hookbus_schemas.decision import HookDecision
@@ -24,6 +24,22 @@ AfterOutcome: TypeAlias = Literal[Outcome.COMPLETED, Outcome.FAILED, Outcome.TIM
 """How a call that was admitted can end."""
 
 
+class ChainLink(BaseModel):
+    """Ties an event to the one before it, so that gaps, changes and forks can be proved.
+
+    Attributes:
+        chain: one run of one executor; random.
+        sequence: 1 for the first event of the chain.
+        previous: SHA-256 of the body of the event before, as it was published, in hexadecimal; empty for the first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    chain: str = Field(min_length=1)
+    sequence: int = Field(ge=1, le=2**63 - 1)
+    previous: str = ""
+
+
 class _Event(Message):
     """What is recorded of every call.
 
@@ -34,6 +50,7 @@ class _Event(Message):
         admission_ms: milliseconds that asking the hooks took.
         decisions: every hook's, in the order of registration.
         unguarded_by: enforced hooks that gave no usable answer and were let pass by an open failure policy.
+        link: its place in its executor's chain; None in an event that was not published yet.
     """
 
     event_id: str = Field(min_length=1)
@@ -42,6 +59,7 @@ class _Event(Message):
     admission_ms: Milliseconds = 0.0
     decisions: tuple[HookDecision, ...] = Field(default=(), strict=False)
     unguarded_by: tuple[str, ...] = Field(default=(), strict=False)
+    link: ChainLink | None = None
 
 
 class ToolAfterEvent(_Event):

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 from nats.aio.msg import Msg
@@ -37,10 +37,11 @@ RESUME_TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event, and its place in the stream."""
+    """An event, its place in the stream, and its body as it was published."""
 
     sequence: int
     event: ToolAfterEvent | ToolDeniedEvent
+    body: bytes = field(default=b"", repr=False, compare=False)
 
 
 async def read_events(
@@ -72,7 +73,7 @@ async def read_events(
                 message, place = taken
                 start = _from_sequence(place.sequence + 1)
                 if (event := _event(message, place)) is not None:
-                    yield StoredEvent(place.sequence, event)
+                    yield StoredEvent(place.sequence, event, message.data)
                 if last is not None and (place.sequence >= last or not place.pending):
                     return
         finally:

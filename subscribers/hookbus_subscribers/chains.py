@@ -1,0 +1,183 @@
+"""Proving the record: whether every chain of events is whole, unchanged and one."""
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hookbus_broker import TOOL_EVENTS, Connection
+from hookbus_schemas import ChainLink, digest
+from hookbus_subscribers.pull import request
+from hookbus_subscribers.replay import StoredEvent, read_events
+
+FAR = 20_000
+"""Events of a chain that may come before one that is missing: an outbox sends again, but nothing so old."""
+
+SHORT = 8
+"""Bytes kept of the digest of each event, to tell a copy from a fork."""
+
+
+class Fault(StrEnum):
+    """What can be wrong with a chain."""
+
+    GAP = "gap"
+    CHANGED = "changed"
+    FORK = "fork"
+    UNCHAINED = "unchained"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault.
+
+    Attributes:
+        fault: what is wrong: events are missing, the digest of the one before is another, two events have one place, or
+            an event has no place.
+        executor: whose event shows it.
+        chain: empty for an event without one.
+        place: in the chain; of a gap the first that is missing.
+        count: how many places; 1 but for a gap.
+        stream_sequence: of the event that shows it.
+        event_id: of the same.
+    """
+
+    fault: Fault
+    executor: str
+    chain: str
+    place: int
+    count: int
+    stream_sequence: int
+    event_id: str
+
+
+@dataclass(slots=True)
+class _Event:
+    link: ChainLink
+    digest: str
+    stored: StoredEvent
+
+
+@dataclass(slots=True)
+class _Chain:
+    first: int
+    digests: bytearray = field(default_factory=bytearray)
+    last: str = ""
+    early: dict[int, _Event] = field(default_factory=dict)
+
+    @property
+    def next(self) -> int:
+        return self.first + len(self.digests) // SHORT
+
+
+class Verifier:
+    """Follows every chain through the stream; give it the events in the stream's order, then call `end`.
+
+    Attributes:
+        findings: so far.
+        events: how many were looked at.
+        last_good: place in the stream of the last event before the first finding; 0 if there is none.
+    """
+
+    def __init__(self, *, is_trimmed: bool) -> None:
+        """Begin.
+
+        Args:
+            is_trimmed: the stream has dropped its oldest events, so a chain may begin in its middle.
+        """
+        self.findings: list[Finding] = []
+        self.events = 0
+        self.last_good = 0
+        self._is_trimmed = is_trimmed
+        self._chains: dict[str, _Chain] = {}
+        self._early = 0
+
+    @property
+    def chains(self) -> int:
+        """How many chains there are."""
+        return len(self._chains)
+
+    def add(self, stored: StoredEvent) -> None:
+        """Look at one event."""
+        self.events += 1
+        link = stored.event.link
+        if link is None:
+            self._find(Fault.UNCHAINED, stored, "", 0)
+        else:
+            event = _Event(link, digest(stored.body), stored)
+            chain = self._chains.get(link.chain)
+            if chain is None:
+                chain = self._chains[link.chain] = _Chain(link.sequence if self._is_trimmed else 1)
+            self._early -= len(chain.early)
+            self._place(chain, event)
+            self._early += len(chain.early)
+        if not self.findings and not self._early:
+            self.last_good = stored.sequence
+
+    def end(self) -> None:
+        """Look at what is still out of its order: nothing comes any more."""
+        for chain in self._chains.values():
+            while chain.early:
+                self._skip_gap(chain)
+
+    def _place(self, chain: _Chain, event: _Event) -> None:
+        place = event.link.sequence
+        if place > chain.next:
+            known = chain.early.setdefault(place, event)
+            if known.digest != event.digest:
+                self._find(Fault.FORK, event.stored, event.link.chain, place)
+            if len(chain.early) > FAR:
+                self._skip_gap(chain)
+            return
+        if place == chain.next:
+            self._append(chain, event)
+            self._append_early(chain)
+        elif place >= chain.first and _kept(chain, place) != _short(event.digest):
+            self._find(Fault.FORK, event.stored, event.link.chain, place)
+
+    def _append(self, chain: _Chain, event: _Event) -> None:
+        known = chain.last or event.link.sequence == 1
+        if known and event.link.previous != chain.last:
+            self._find(Fault.CHANGED, event.stored, event.link.chain, event.link.sequence)
+        chain.digests += _short(event.digest)
+        chain.last = event.digest
+
+    def _append_early(self, chain: _Chain) -> None:
+        while (event := chain.early.pop(chain.next, None)) is not None:
+            self._append(chain, event)
+
+    def _skip_gap(self, chain: _Chain) -> None:
+        """Take what is missing for lost, and go on behind it."""
+        place = min(chain.early)
+        event = chain.early.pop(place)
+        missing = place - chain.next
+        self._find(Fault.GAP, event.stored, event.link.chain, chain.next, missing)
+        chain.first, chain.digests, chain.last = place, bytearray(), ""
+        self._append(chain, event)
+        self._append_early(chain)
+
+    def _find(self, fault: Fault, stored: StoredEvent, chain: str, place: int, count: int = 1) -> None:
+        executor, event_id = stored.event.context.executor_id, stored.event.event_id
+        self.findings.append(Finding(fault, executor, chain, place, count, stored.sequence, event_id))
+
+
+async def verified(connection: Connection) -> Verifier:
+    """Verify the whole record.
+
+    Raises:
+        BusUnavailable, JetStreamRefusal, PermissionRefused: it cannot be read.
+    """
+    state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
+    verifier = Verifier(is_trimmed=int(state["first_seq"]) > 1)
+    async with aclosing(read_events(connection)) as events:
+        async for stored in events:
+            verifier.add(stored)
+    verifier.end()
+    return verifier
+
+
+def _short(text: str) -> bytes:
+    return bytes.fromhex(text[: 2 * SHORT])
+
+
+def _kept(chain: _Chain, place: int) -> bytes:
+    begin = (place - chain.first) * SHORT
+    return bytes(chain.digests[begin : begin + SHORT])
