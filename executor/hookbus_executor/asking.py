@@ -63,7 +63,8 @@ class Asker:
         self.counters = Counters()
         self.stray_answers = 0
         self._connection = connection
-        self._executor = subjects.token(executor_id)
+        self._executor = executor_id
+        self._replies = subjects.reply_filter(executor_id)
         self._awaited: dict[str, Question] = {}
         self._retired = Retired()
         self._breakers: defaultdict[str, Breaker] = defaultdict(Breaker)
@@ -81,7 +82,7 @@ class Asker:
         Raises:
             BusUnavailable, PermissionRefused: the subscription is not in place.
         """
-        await self._connection.subscribe_direct(f"reply.{self._executor}.>", self._on_reply)
+        await self._connection.subscribe_direct(self._replies, self._on_reply)
         self._undo.append(self._connection.on_disconnect(self._on_disconnect))
         self._undo.append(self._connection.on_publish_refused(self._on_publish_refused))
         await self._connection.barrier()
@@ -165,9 +166,9 @@ class Asker:
         return False
 
     def _publish(self, question: Question) -> None:
-        group = question.hook.queue_group
-        question.subject = f"tool.before.{group}.{self._executor}"
-        question.reply = f"reply.{self._executor}.{group}.{subjects.new_reply_token()}"
+        hook = question.hook.name
+        question.subject = subjects.before(hook, self._executor)
+        question.reply = subjects.reply_prefix(self._executor, hook) + subjects.new_reply_token()
         self._awaited[question.reply] = question
         try:
             self._connection.publish_nowait(question.subject, question.body, question.reply)
