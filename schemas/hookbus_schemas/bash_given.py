@@ -38,7 +38,7 @@ def given(name: str, words: Words) -> Given | None:
         return _trap(words)
     if base in SHELLS:
         return _shell(base, words)
-    return None
+    return _started(words)
 
 
 def runs_its_input(name: str, words: Words) -> bool:
@@ -65,6 +65,16 @@ def _trap(words: Words) -> Given | None:
     if first is None:
         raise Unclear("a text that is to be run as commands is known only when it runs")
     return None if first == "-" or first.startswith(("-l", "-p")) or not rest else Given(first, plain=False)
+
+
+def _started(words: Words) -> Given | None:
+    """Return what a shell is given that another program starts, as in `timeout 5 sh -c ls`."""
+    for position, word in enumerate(words):
+        base = (word or "").rpartition("/")[2]
+        after = words[position + 1 :]
+        if base in SHELLS and any(flag and _FLAGS.fullmatch(flag) and "c" in flag for flag in after):
+            return _shell(base, after)
+    return None
 
 
 def _shell(base: str, words: Words) -> Given | None:

@@ -173,6 +173,7 @@ CLEAR: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("x=`a` y=$(b) c", ("x=`a` y=$(b) c", "c", "a", "b"), ()),
     ("function f() { a; }; f x", ("a", "f x"), ()),
     ("ls=1 rm", ("ls=1 rm", "rm"), ()),
+    ("timeout 5 bash -c 'a > f'", ("timeout 5 bash -c 'a > f'", "a"), ("f",)),
     ("[ $? -eq 0 ] && a", ("[ $? -eq 0 ]", "a"), ()),
     ('[ -n "$x" ] && test "$y" != "$z"', ('[ -n "$x" ]', 'test "$y" != "$z"'), ()),
     ("printf '%s' \"$x\"", ("printf '%s' \"$x\"",), ()),
