@@ -16,6 +16,9 @@ MOVES = frozenset({"cd", "pushd", "popd", "builtin", "command", "eval", "source"
 STARTERS = frozenset({"chroot", "env", "sudo"})
 """Programs that may start a shell in another directory."""
 
+LONGEST = 4096
+"""Bytes of the longest path that Linux takes; a longer one would take seconds to resolve."""
+
 LINKS = 40
 """How many links the kernel follows in one path."""
 
@@ -63,6 +66,8 @@ def _redirections(argument: str, text: str, bases: list[str | None]) -> Iterator
 
 def _is_of_a_process(base: str | None, path: str) -> bool:
     """Tell whether the way there leads through a process, such as ``/proc/self/cwd``: the shell is another one."""
+    if len(path) > LONGEST:
+        return True
     at, left, links = "/" if path.startswith("/") else base or "/", path.split("/")[::-1], 0
     while left and path not in _STREAMS:
         part = left.pop()
@@ -100,7 +105,7 @@ def _meanings(path: str) -> Iterator[str]:
 
 def _real(base: str | None, path: str) -> str | None:
     """Return the path with links followed first, then ``..``; None for a loop or what the system does not show."""
-    if base is None and not path.startswith("/"):
+    if (base is None and not path.startswith("/")) or len(path) > LONGEST:
         return None
     try:
         real = os.path.realpath(os.path.join(base or "/", path))  # noqa: PTH118 - pathlib would drop a trailing slash

@@ -69,12 +69,12 @@ def _trap(words: Words) -> Given | None:
 
 def _started(words: Words) -> Given | None:
     """Return what a shell is given that another program starts, as in `timeout 5 sh -c ls`."""
-    for position, word in enumerate(words):
-        base = (word or "").rpartition("/")[2]
-        after = words[position + 1 :]
-        if base in SHELLS and any(flag and _FLAGS.fullmatch(flag) and "c" in flag for flag in after):
-            return _shell(base, after)
-    return None
+    flags = [at for at, word in enumerate(words) if word and _FLAGS.fullmatch(word) and "c" in word]
+    before = words[: flags[-1]] if flags else []
+    shells = [at for at, word in enumerate(before) if word and word.rpartition("/")[2] in SHELLS]
+    if len(shells) > 1:
+        raise Unclear("which of two shells is given commands cannot be told")
+    return _shell(str(words[shells[0]]).rpartition("/")[2], words[shells[0] + 1 :]) if shells else None
 
 
 def _shell(base: str, words: Words) -> Given | None:

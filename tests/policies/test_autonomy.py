@@ -240,6 +240,7 @@ async def test_a_path_that_the_executor_did_not_resolve_is_denied(disk: Disk) ->
         pytest.param('{"command":"' + "ls; " * 25_000 + '"}', id="100 kB command"),
         pytest.param('{"command":"' + "$(" * 3_000 + "ls" + ")" * 3_000 + '"}', id="3,000-deep command"),
         pytest.param('{"a":' * 3_000 + "1" + "}" * 3_000, id="3,000-deep arguments"),
+        pytest.param('{"path":"' + "./" * 60_000 + '"}', id="100 kB path"),
         pytest.param('{"path":' * 900 + '"x"' + "}" * 900, id="900-deep paths"),
     ],
 )
