@@ -2,6 +2,7 @@
 
 from hookbus_broker.bucket import (
     CONTRACTS,
+    CONTRACTS_CHANGED,
     HOOKS,
     BucketSnapshot,
     Change,
@@ -22,6 +23,7 @@ from hookbus_broker.uses_bus import UsesBus
 
 __all__ = [
     "CONTRACTS",
+    "CONTRACTS_CHANGED",
     "HOOKS",
     "TOOL_EVENTS",
     "BucketSnapshot",

@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 
 from hookbus_broker.ask import ask, status
 from hookbus_broker.connection import Connection
+from hookbus_broker.latest import read_last
 from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError, InvalidMessage
 from hookbus_schemas.subjects import HOOKS_CHANGED
 
@@ -21,6 +22,9 @@ HOOKS = "HOOKS"
 
 CONTRACTS = "CONTRACTS"
 """The bucket of contracts, one for each session that has one."""
+
+CONTRACTS_CHANGED = "contracts.changed"
+"""Where the server republishes changes of the bucket ``CONTRACTS``, followed by the escaped session."""
 
 TIMEOUT = 5.0
 """Seconds for one read or write, when the caller does not say."""
@@ -138,27 +142,22 @@ class _Reading:
 
 
 async def read_key(connection: Connection, bucket: str, key: str, timeout: float = TIMEOUT) -> Entry | None:
-    """Read one key of a bucket of any size; None if it is not there.
-
-    The answer may come from any replica, which may lag a moment behind a write.
+    """Read the latest of one key of a bucket of any size; None if it is not there.
 
     Raises:
         BusUnavailable: there is no such bucket, the bus was lost, or no answer came within `timeout` seconds.
         PermissionRefused: this identity may not read it.
         ConfigError: the key can be none.
     """
+    stored = await read_last(connection, _stream(bucket), _subject(bucket, key), timeout)
+    if stored is None or _is_deletion(_named(stored.headers)):
+        return None
+    return Entry(stored.data, stored.sequence, stored.written_at)
 
-    def take(msg: Msg) -> tuple[Entry | None]:
-        match status(msg):
-            case "":
-                return (None if _is_deletion(msg.headers or {}) else _entry(msg),)
-            case "404":
-                return (None,)
-        raise BusUnavailable(f"bucket {bucket} was not read: {status(msg)} {msg.headers}")
 
-    question = json.dumps({"last_by_subj": _subject(bucket, key)}).encode()
-    (entry,) = await ask(connection, f"$JS.API.DIRECT.GET.{_stream(bucket)}", question, take, timeout=timeout)
-    return entry
+def _named(headers: str) -> dict[str, str]:
+    parted = (line.partition(":") for line in headers.splitlines()[1:] if line)
+    return {name: value.strip() for name, _, value in parted}
 
 
 def _entry(msg: Msg) -> Entry:

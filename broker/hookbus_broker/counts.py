@@ -3,7 +3,6 @@
 The server adds, so no two additions see the same total. NATS ADR-49.
 """
 
-import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from nats.aio.msg import Msg
 
 from hookbus_broker.ask import ask
 from hookbus_broker.connection import Connection
+from hookbus_broker.latest import Stored, read_at, read_last
 from hookbus_schemas.errors import BusUnavailable
 from hookbus_schemas.subjects import token
 
@@ -26,8 +26,6 @@ TIMEOUT = 5.0
 
 MINUTE = 60
 """Seconds of a fixed minute."""
-
-NO_MESSAGE = 10037
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,8 @@ async def read(connection: Connection, count: Count, *, timeout: float = TIMEOUT
         BusUnavailable: no such stream, the bus was lost, or no answer within `timeout` seconds.
         PermissionRefused: this identity may not read it.
     """
-    answer = await _get(connection, count, {"last_by_subj": count.subject}, timeout)
-    return 0 if answer is None else _total(count, answer)
+    stored = await read_last(connection, count.stream, count.subject, timeout)
+    return 0 if stored is None else _total(count, stored)
 
 
 async def forget(connection: Connection, count: Count, *, timeout: float = TIMEOUT) -> None:
@@ -108,41 +106,28 @@ async def forget(connection: Connection, count: Count, *, timeout: float = TIMEO
 
 
 async def _total_at(connection: Connection, count: Count, sequence: int, timeout: float) -> int:
-    answer = await _get(connection, count, {"seq": sequence}, timeout)
-    if answer is None:
+    stored = await read_at(connection, count.stream, sequence, timeout)
+    if stored is None:
         raise BusUnavailable(f"{count.subject} was added to before, at {sequence}, and that is no longer kept")
-    return _total(count, answer)
+    return _total(count, stored)
 
 
-async def _get(connection: Connection, count: Count, what: dict[str, object], timeout: float) -> dict[str, Any] | None:
-    """Read a message from the stream's leader: another replica may not have the latest yet."""
-    subject = f"$JS.API.STREAM.MSG.GET.{count.stream}"
-    answer = await _ask(connection, subject, json.dumps(what).encode(), timeout, missing=NO_MESSAGE)
-    return answer.get("message")
-
-
-def _total(count: Count, message: dict[str, Any]) -> int:
+def _total(count: Count, stored: Stored) -> int:
     try:
-        if message["subject"] == count.subject:
-            return int(json.loads(base64.b64decode(message["data"]))["val"])
+        if stored.subject == count.subject:
+            return int(json.loads(stored.data)["val"])
     except (ValueError, LookupError, TypeError):
         pass
-    raise BusUnavailable(f"{count.subject} holds what is no total: {str(message)[:200]}")
+    raise BusUnavailable(f"{count.subject} holds what is no total: {str(stored)[:200]}")
 
 
 async def _ask(
-    connection: Connection,
-    subject: str,
-    body: bytes,
-    timeout: float,
-    headers: dict[str, str] | None = None,
-    *,
-    missing: int | None = None,
+    connection: Connection, subject: str, body: bytes, timeout: float, headers: dict[str, str] | None = None
 ) -> dict[str, Any]:
     def take(msg: Msg) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(msg.data)
         error = answer.get("error")
-        if error is not None and error.get("err_code") != missing:
+        if error is not None:
             raise BusUnavailable(f"{subject}: {error.get('description')} (JetStream error {error.get('err_code')})")
         return answer
 

@@ -9,7 +9,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker.ask import ask
-from hookbus_broker.bucket import CONTRACTS, HOOKS
+from hookbus_broker.bucket import CONTRACTS, CONTRACTS_CHANGED, HOOKS
 from hookbus_broker.connection import Connection
 from hookbus_broker.counts import TOOL_COUNTS, TOOL_COUNTS_MINUTE
 from hookbus_broker.settings import BusSettings
@@ -120,14 +120,14 @@ def _events(settings: BusSettings) -> _Spec:
 
 def _hooks(settings: BusSettings) -> _Spec:
     # A registration that expired would be a hook that no longer guards.
-    return _bucket(HOOKS, settings, {"src": f"$KV.{HOOKS}.>", "dest": f"{HOOKS_CHANGED}.>"})
+    return _bucket(HOOKS, settings, HOOKS_CHANGED)
 
 
 def _contracts(settings: BusSettings) -> _Spec:
-    return _bucket(CONTRACTS, settings, None)
+    return _bucket(CONTRACTS, settings, CONTRACTS_CHANGED)
 
 
-def _bucket(name: str, settings: BusSettings, republish: dict[str, str] | None) -> _Spec:
+def _bucket(name: str, settings: BusSettings, changed: str) -> _Spec:
     limits = {
         "max_msgs_per_subject": _Limit(HISTORY, -1, "history"),
         "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
@@ -139,7 +139,7 @@ def _bucket(name: str, settings: BusSettings, republish: dict[str, str] | None) 
         "max_age": 0,
         "deny_purge": False,
         "allow_rollup_hdrs": True,
-        "republish": republish,
+        "republish": {"src": f"$KV.{name}.>", "dest": f"{changed}.>"},
     }
     return _Spec(f"KV_{name}", fixed, limits)
 

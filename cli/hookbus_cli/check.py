@@ -3,11 +3,10 @@
 import asyncio
 import dataclasses
 import json
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -17,6 +16,7 @@ from rich.table import Table
 
 from hookbus_broker import BusSettings, connect, ensure_streams, find_running, open_bus
 from hookbus_cli.command import DENIED, Options, command, options, out, plain, reader_may_leave
+from hookbus_cli.signals import ended_by_signals
 from hookbus_cli.up import register_built_in
 from hookbus_executor import Admission, Executor, Session
 from hookbus_schemas import ConfigError, Hook, HookDecision
@@ -77,10 +77,12 @@ async def check(
         return 0
     if tool is None or arguments is None:
         raise ConfigError('give a tool and its arguments, such as `hookbus check shell \'{"command": "ls"}\'`')
-    text = sys.stdin.read() if arguments == "-" else arguments
+    if arguments == "-":
+        with _opened("-") as given:
+            arguments = await Threads(1).run(given.read)
     async with _asking(said) as executor:
         of = Session(session, channel_id=channel, sender_id=sender)
-        admission = await executor.admit(tool, text, session=of, dry_run=True)
+        admission = await executor.admit(tool, arguments, session=of, dry_run=True)
     with reader_may_leave():  # the exit code is an answer, too
         if json:
             out.print_json(data=_as_json(admission))
@@ -100,6 +102,7 @@ async def _asking(said: Options) -> AsyncIterator[Executor]:
 
 
 async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Iterable[Hook]) -> BusSettings:
+    stack.enter_context(ended_by_signals())
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookbus-check-"))
     own = settings.model_copy(update={"state_dir": Path(folder), "port": None})
     url = await stack.enter_async_context(open_bus(own))
@@ -131,9 +134,11 @@ async def _numbered(lines: TextIO) -> AsyncIterator[tuple[int, str]]:
             yield number, line
 
 
-def _opened(path: str) -> TextIO:
-    try:  # standard input gets a file object of its own, which Python need not lock to exit while a read waits
-        return open(os.dup(0) if path == "-" else path, encoding="utf-8", errors="backslashreplace")  # noqa: PTH123
+def _opened(path: str) -> AbstractContextManager[TextIO]:
+    try:
+        if path == "-":  # a file object of its own that nobody closes: while a read waits, that would wait as well
+            return nullcontext(open(0, encoding="utf-8", errors="backslashreplace", closefd=False))
+        return open(path, encoding="utf-8", errors="backslashreplace")  # noqa: PTH123
     except OSError as error:
         raise ConfigError(f"calls {path} cannot be read: {error.strerror}") from error
 

@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from hookbus_broker import BusSettings, Connection, check_known_tables, connect, find_running
 from hookbus_cli import logs
+from hookbus_cli.signals import Signalled
 from hookbus_executor import ExecutorSettings
 from hookbus_schemas import BusUnavailable, HookbusError
 from hookbus_subscribers import SETTINGS
@@ -90,6 +91,8 @@ def run(work: Coroutine[Any, Any, int | None], *, verbose: bool) -> int:
             code = runner.run(work) or 0
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Signalled as ended:
+        return ended.exit_code
     except Exception as error:  # noqa: BLE001 - a person gets one line; --verbose has the rest
         return _failed(error, verbose=verbose)
     return code

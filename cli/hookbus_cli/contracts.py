@@ -12,7 +12,7 @@ from hookbus_broker.counts import forget, read
 from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_schemas import ConfigError, InvalidMessage, subjects
 from hookbus_schemas.contract import Contract
-from hookbus_subscribers.contract_scope import calls_of
+from hookbus_subscribers.contracts import calls_of
 
 app = typer.Typer(help="Attach contracts to sessions: tools, paths, number of calls, time.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ async def attach(
     file: Annotated[str, typer.Argument(help="A contract as JSON, or - for standard input.", show_default=False)],
     replace: Annotated[bool, typer.Option("--replace", help="Replace the contract that there is.")] = False,
 ) -> int:
-    """Attach a contract to a session. It holds from the next call on; its calls and its time begin at 0."""
+    """Attach a contract to a session. It holds within a moment; its calls and its time begin at 0."""
     contract = _read(file)
     settings = options(context).bus()
     async with running_bus(settings, "hookbus contracts") as connection:

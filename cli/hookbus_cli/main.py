@@ -1,13 +1,18 @@
 """The commands, and what may be said before their names."""
 
+import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from hookbus_cli import check, contracts, events, hooks, show, up
 from hookbus_cli.command import Options
+
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+"""Every slip in a command line; typer names only some of its kinds."""
 
 app = typer.Typer(
     name="hookbus",
@@ -54,6 +59,13 @@ def before(
     context.obj = Options(config, url, state_dir, verbose)
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line, by default that of this process; a slip in it is one line, as every error."""
+    try:
+        code = app(arguments, prog_name="hookbus", standalone_mode=False)
+    except UsageError as error:
+        if message := " ".join(error.format_message().split()):  # none when help was shown instead
+            where = error.ctx.command_path if error.ctx is not None else "hookbus"
+            print(f"hookbus: {message.rstrip('.')}; see {where} --help", file=sys.stderr)  # noqa: T201 - rich would wrap
+        code = error.exit_code
+    sys.exit(code)

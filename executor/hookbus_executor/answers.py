@@ -14,7 +14,7 @@ def made_by_server(message: Msg) -> bool:
 
 
 def says_no_responders(message: Msg) -> bool:
-    """Tell whether the server says that nobody is subscribed to the question's subject."""
+    """Tell whether the server says that nobody is subscribed to the request's subject."""
     return not message.data and (message.headers or {}).get("Status") == "503"
 
 

@@ -1,7 +1,7 @@
-"""Asking hooks: questions go out at once, answers are believed only after they are verified.
+"""Asking hooks: requests go out at once, answers are believed only after they are verified.
 
 One subscription ``reply.<executor>.>`` serves all calls; what is awaited is a table of reply subjects. No task, future
-or subscription is made for a question. Above it is `executor`, below it `poll`, which says when a call is decided.
+or subscription is made for a request. Above it is `executor`, below it `poll`, which says when a call is decided.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from hookbus_executor.breaker import PAUSE, Breaker
 from hookbus_executor.counters import Counters
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.poll import Poll, judge, stand_in
-from hookbus_executor.question import Ended, Question, Retired
+from hookbus_executor.request import Ended, Request, Retired
 from hookbus_schemas import (
     BusUnavailable,
     Decision,
@@ -45,9 +45,9 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Round:
-    """All questions of one call, and the timer that looks after them."""
+    """All requests of one call, and the timer that looks after them."""
 
-    questions: list[Question] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -63,8 +63,9 @@ class Asker:
         self.counters = Counters()
         self.stray_answers = 0
         self._connection = connection
-        self._executor = subjects.token(executor_id)
-        self._awaited: dict[str, Question] = {}
+        self._executor = executor_id
+        self._replies = subjects.reply_filter(executor_id)
+        self._awaited: dict[str, Request] = {}
         self._retired = Retired()
         self._breakers: defaultdict[str, Breaker] = defaultdict(Breaker)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,13 +82,13 @@ class Asker:
         Raises:
             BusUnavailable, PermissionRefused: the subscription is not in place.
         """
-        await self._connection.subscribe_direct(f"reply.{self._executor}.>", self._on_reply)
+        await self._connection.subscribe_direct(self._replies, self._on_reply)
         self._undo.append(self._connection.on_disconnect(self._on_disconnect))
         self._undo.append(self._connection.on_publish_refused(self._on_publish_refused))
         await self._connection.barrier()
 
     async def close(self) -> None:
-        """End every question in progress as unavailable."""
+        """End every request in progress as unavailable."""
         for undo in self._undo:
             undo()
         self._all_unavailable("the executor is closing", "closing")
@@ -113,116 +114,116 @@ class Asker:
         if poll.is_complete:
             self._end(asked)
             return
-        self._retire([question for question in asked.questions if not poll.wants(question.hook)])
+        self._retire([request for request in asked.requests if not poll.wants(request.hook)])
         poll.complete.add_done_callback(lambda _: self._end(asked))
 
-    # Questions go out.
+    # Requests go out.
 
     def _send(self, asked: _Round, poll: Poll, hooks: Sequence[RegisteredHook]) -> None:
         now = time.monotonic()
         made_for, context, body, body_digest = -1, poll.context, b"", ""
         for hook in hooks:
             timeout_ms = hook.registration.timeout_ms
-            question = Question(hook, poll, now, timeout_ms / 1000)
-            if self._ends_at_once(question):
+            request = Request(hook, poll, now, timeout_ms / 1000)
+            if self._ends_at_once(request):
                 continue
-            asked.questions.append(question)
+            asked.requests.append(request)
             if timeout_ms != made_for:
                 made_for = timeout_ms
                 context, body, body_digest = _body(poll.context, timeout_ms)
             if hook.decide is None:
-                question.body, question.digest = body, body_digest
-                self._publish(question)
+                request.body, request.digest = body, body_digest
+                self._publish(request)
             else:
-                self._ask_in_process(question, hook.decide, context)
+                self._ask_in_process(request, hook.decide, context)
         self._arm(asked)
 
     def _arm(self, asked: _Round) -> None:
-        """Look again when the next of these questions is to go out once more, or to end."""
-        due = min((question.due for question in asked.questions if question.is_open), default=None)
+        """Look again when the next of these requests is to go out once more, or to end."""
+        due = min((request.due for request in asked.requests if request.is_open), default=None)
         if due is not None:
             asked.timer = asyncio.get_running_loop().call_later(due - time.monotonic(), self._look_after, asked)
 
     def _look_after(self, asked: _Round) -> None:
         soon = time.monotonic() + TICK
-        for question in asked.questions:
-            if question.is_open and question.due <= soon:
-                if question.ends_at <= soon:
-                    self._expire(question)
+        for request in asked.requests:
+            if request.is_open and request.due <= soon:
+                if request.ends_at <= soon:
+                    self._expire(request)
                 else:
-                    self._hedge(question)
+                    self._hedge(request)
         self._arm(asked)
 
-    def _ends_at_once(self, question: Question) -> bool:
-        hook = question.hook
+    def _ends_at_once(self, request: Request) -> bool:
+        hook = request.hook
         if hook.problem:
-            self._settle(question, Verdict.ERROR, hook.problem, "unreadable_registration")
+            self._settle(request, Verdict.ERROR, hook.problem, "unreadable_registration")
             return True
-        if not self._breakers[hook.name].asks(question.asked_at):
+        if not self._breakers[hook.name].asks(request.asked_at):
             reason = f"it timed out several times in a row and is tried again within {PAUSE:g} s"
-            self._settle(question, Verdict.UNAVAILABLE, reason, "breaker_open")
+            self._settle(request, Verdict.UNAVAILABLE, reason, "breaker_open")
             return True
         return False
 
-    def _publish(self, question: Question) -> None:
-        group = question.hook.queue_group
-        question.subject = f"tool.before.{group}.{self._executor}"
-        question.reply = f"reply.{self._executor}.{group}.{subjects.new_reply_token()}"
-        self._awaited[question.reply] = question
+    def _publish(self, request: Request) -> None:
+        hook = request.hook.name
+        request.subject = subjects.before(hook, self._executor)
+        request.reply = subjects.reply_prefix(self._executor, hook) + subjects.new_reply_token()
+        self._awaited[request.reply] = request
         try:
-            self._connection.publish_nowait(question.subject, question.body, question.reply)
+            self._connection.publish_nowait(request.subject, request.body, request.reply)
         except BusUnavailable as error:
-            self._settle(question, Verdict.UNAVAILABLE, f"the bus cannot be reached: {error}", "bus_unavailable")
+            self._settle(request, Verdict.UNAVAILABLE, f"the bus cannot be reached: {error}", "bus_unavailable")
 
-    def _ask_in_process(self, question: Question, decide: Decide, context: ToolHookContext) -> None:
-        task = asyncio.get_running_loop().create_task(self._decide(question, decide, context))
-        question.task = task
+    def _ask_in_process(self, request: Request, decide: Decide, context: ToolHookContext) -> None:
+        task = asyncio.get_running_loop().create_task(self._decide(request, decide, context))
+        request.task = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _decide(self, question: Question, decide: Decide, context: ToolHookContext) -> None:
+    async def _decide(self, request: Request, decide: Decide, context: ToolHookContext) -> None:
         try:
             answer = as_sent(await decide(context))
         except FAILURES as error:
             if is_cancellation(error):
                 raise
-            say(_log.warning, "hook.failed", hook=question.hook.name, call_id=context.call_id, exc_info=True)
-            self._settle(question, Verdict.ERROR, f"it raised {type(error).__name__}", "hook_error")
+            say(_log.warning, "hook.failed", hook=request.hook.name, call_id=context.call_id, exc_info=True)
+            self._settle(request, Verdict.ERROR, f"it raised {type(error).__name__}", "hook_error")
             return
-        self._take(question, answer)
+        self._take(request, answer)
 
-    def _hedge(self, question: Question) -> None:
-        question.hedged = True
-        if question.reply in self._awaited:
-            with contextlib.suppress(BusUnavailable):  # the disconnection ends the question
-                self._connection.publish_nowait(question.subject, question.body, question.reply)
+    def _hedge(self, request: Request) -> None:
+        request.hedged = True
+        if request.reply in self._awaited:
+            with contextlib.suppress(BusUnavailable):  # the disconnection ends the request
+                self._connection.publish_nowait(request.subject, request.body, request.reply)
 
     # Answers come in.
 
     def _on_reply(self, message: Msg) -> None:
-        question = self._awaited.get(message.subject)
-        if question is None:
+        request = self._awaited.get(message.subject)
+        if request is None:
             self._on_unexpected(message)
         elif made_by_server(message):
-            self._on_status(question, message)
+            self._on_status(request, message)
         else:
-            self._on_answer(question, message.data)
+            self._on_answer(request, message.data)
 
-    def _on_status(self, question: Question, message: Msg) -> None:
+    def _on_status(self, request: Request, message: Msg) -> None:
         if not says_no_responders(message):
             self._refuse(message, "made by the server, not by the hook")
-        elif not question.hedged:
-            self._settle(question, Verdict.UNAVAILABLE, "no replica of it is running", "no_responders")
-        # Of a question that went out twice, one without a taker says nothing of the other, which may be at work.
+        elif not request.hedged:
+            self._settle(request, Verdict.UNAVAILABLE, "no replica of it is running", "no_responders")
+        # Of a request that went out twice, one without a taker says nothing of the other, which may be at work.
 
-    def _on_answer(self, question: Question, body: bytes) -> None:
+    def _on_answer(self, request: Request, body: bytes) -> None:
         try:
-            answer = read_answer(body, question.digest)
+            answer = read_answer(body, request.digest)
         except InvalidMessage as error:
-            self._settle(question, Verdict.ERROR, str(error), "invalid_answer")
+            self._settle(request, Verdict.ERROR, str(error), "invalid_answer")
             return
-        if not (question.hedged and says_another_may_answer(answer)):
-            self._take(question, answer)
+        if not (request.hedged and says_another_may_answer(answer)):
+            self._take(request, answer)
 
     def _on_unexpected(self, message: Msg) -> None:
         ended = self._retired.take(message.subject)
@@ -251,79 +252,79 @@ class Asker:
             late_ms=late_ms,
         )
 
-    # Questions end.
+    # Requests end.
 
-    def _take(self, question: Question, answer: Decision) -> None:
-        """End a question with the hook's own answer."""
-        elapsed = time.monotonic() - question.asked_at
-        self._breakers[question.hook.name].answered()
-        self._record(question, judge(question.hook, answer, elapsed))
+    def _take(self, request: Request, answer: Decision) -> None:
+        """End a request with the hook's own answer."""
+        elapsed = time.monotonic() - request.asked_at
+        self._breakers[request.hook.name].answered()
+        self._record(request, judge(request.hook, answer, elapsed))
 
-    def _settle(self, question: Question, verdict: Verdict, reason: str, code: str) -> None:
-        """End a question with what stands in for an answer."""
+    def _settle(self, request: Request, verdict: Verdict, reason: str, code: str) -> None:
+        """End a request with what stands in for an answer."""
         now = time.monotonic()
-        breaker = self._breakers[question.hook.name]
+        breaker = self._breakers[request.hook.name]
         if verdict is Verdict.TIMEOUT:
             if breaker.timed_out(now):
-                say(_log.warning, "hook.breaker_opened", hook=question.hook.name, pause_s=PAUSE)
+                say(_log.warning, "hook.breaker_opened", hook=request.hook.name, pause_s=PAUSE)
         elif code in ("bus_unavailable", "closing"):
             breaker.abandoned()
         elif code != "breaker_open":
             breaker.answered()
-        self._record(question, stand_in(question.hook, verdict, reason, code, now - question.asked_at))
+        self._record(request, stand_in(request.hook, verdict, reason, code, now - request.asked_at))
 
-    def _record(self, question: Question, decision: HookDecision) -> None:
-        self._awaited.pop(question.reply, None)
-        if not question.poll.wants(question.hook):
+    def _record(self, request: Request, decision: HookDecision) -> None:
+        self._awaited.pop(request.reply, None)
+        if not request.poll.wants(request.hook):
             return
         timed_out = decision.decision is Verdict.TIMEOUT
-        if question.hedged or timed_out:
-            self._retired.add(question, timed_out=timed_out)
+        if request.hedged or timed_out:
+            self._retired.add(request, timed_out=timed_out)
         self.counters[decision.hook].count(decision)
         if decision.failed_open:
             say(
                 _log.warning,
                 "hook.failed_open",
                 hook=decision.hook,
-                call_id=question.poll.context.call_id,
-                tool=question.poll.context.tool_name,
+                call_id=request.poll.context.call_id,
+                tool=request.poll.context.tool_name,
                 decision=decision.decision.value,
                 reason=decision.reason,
                 enforcement=decision.enforcement.value,
             )
-        question.poll.record(question.hook, decision)
+        request.poll.record(request.hook, decision)
 
-    def _expire(self, question: Question) -> None:
-        say(_log.warning, "hook.timed_out", hook=question.hook.name, call_id=question.poll.context.call_id)
-        self._settle(question, Verdict.TIMEOUT, f"it did not answer within {question.timeout:g} s", "timed_out")
-        if question.task is not None:
-            question.task.cancel()
+    def _expire(self, request: Request) -> None:
+        say(_log.warning, "hook.timed_out", hook=request.hook.name, call_id=request.poll.context.call_id)
+        self._settle(request, Verdict.TIMEOUT, f"it did not answer within {request.timeout:g} s", "timed_out")
+        if request.task is not None:
+            request.task.cancel()
 
     def _on_disconnect(self) -> None:
         self._all_unavailable("the connection to the bus was lost", "bus_unavailable")
 
     def _all_unavailable(self, reason: str, code: str) -> None:
-        for question in tuple(self._awaited.values()):
-            self._settle(question, Verdict.UNAVAILABLE, reason, code)
+        for request in tuple(self._awaited.values()):
+            self._settle(request, Verdict.UNAVAILABLE, reason, code)
 
     def _on_publish_refused(self, subject: str) -> None:
-        for question in tuple(self._awaited.values()):
-            if question.subject.lower() == subject.lower():
-                reason = f"this executor's credential may not ask it (publish on {question.subject})"
-                self._settle(question, Verdict.UNAVAILABLE, reason, "not_permitted")
+        for request in tuple(self._awaited.values()):
+            if request.subject.lower() == subject.lower():
+                reason = f"this executor's credential may not ask it (publish on {request.subject})"
+                self._settle(request, Verdict.UNAVAILABLE, reason, "not_permitted")
 
-    def _retire(self, questions: Sequence[Question]) -> None:
-        """End questions whose answers nobody needs any more."""
-        for question in questions:
-            if self._awaited.pop(question.reply, None) is not None:
-                self._breakers[question.hook.name].abandoned()
-                self._retired.add(question, timed_out=False)
-            elif question.task is not None and not question.task.done():
-                self._breakers[question.hook.name].abandoned()
-                question.task.cancel()
+    def _retire(self, requests: Sequence[Request]) -> None:
+        """End requests whose answers nobody needs any more."""
+        for request in requests:
+            if self._awaited.pop(request.reply, None) is not None:
+                self._breakers[request.hook.name].abandoned()
+                self._retired.add(request, timed_out=False)
+            elif request.task is not None and not request.task.done():
+                self._breakers[request.hook.name].abandoned()
+                request.task.cancel()
 
     def _end(self, asked: _Round) -> None:
-        self._retire(asked.questions)
+        self._retire(asked.requests)
         if asked.timer is not None:
             asked.timer.cancel()
 

@@ -44,5 +44,5 @@ class Breaker:
         return self.is_open
 
     def abandoned(self) -> None:
-        """The question ended before the hook had its time: nothing is learned."""
+        """The request ended before the hook had its time: nothing is learned."""
         self._trying = False

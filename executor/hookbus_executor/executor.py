@@ -1,6 +1,6 @@
 """The agent's side: tools that run only when every hook lets them, and leave a record.
 
-Above it are agents and adapters; below it `asking` puts the questions, `running` runs, `outbox` carries the record.
+Above it are agents and adapters; below it `asking` sends the requests, `running` runs, `outbox` carries the record.
 """
 
 import asyncio

@@ -44,11 +44,6 @@ class RegisteredHook:
         """Whether it counts or spends, and so is not asked on a dry run."""
         return self.registration.side_effects == "some"
 
-    @cached_property
-    def queue_group(self) -> str:
-        """The queue group, and subject token, of its replicas."""
-        return subjects.queue_group(self.name)
-
     def asked_about(self, tool: str) -> bool:
         """Tell whether it is to be asked before a call of this tool."""
         return "before" in self.registration.events and matches_any(self.registration.tools, tool)

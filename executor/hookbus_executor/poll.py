@@ -1,6 +1,6 @@
 """One admission in progress: what each hook came to, and when that decides the call. Pure: no bus, no clock.
 
-Above it `asking` sends the questions and brings the answers; below it are only the models of the contract.
+Above it `asking` sends the requests and brings the answers; below it are only the models of the contract.
 """
 
 import asyncio

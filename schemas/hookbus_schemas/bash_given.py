@@ -38,7 +38,7 @@ def given(name: str, words: Words) -> Given | None:
         return _trap(words)
     if base in SHELLS:
         return _shell(base, words)
-    return None
+    return _started(words)
 
 
 def runs_its_input(name: str, words: Words) -> bool:
@@ -65,6 +65,16 @@ def _trap(words: Words) -> Given | None:
     if first is None:
         raise Unclear("a text that is to be run as commands is known only when it runs")
     return None if first == "-" or first.startswith(("-l", "-p")) or not rest else Given(first, plain=False)
+
+
+def _started(words: Words) -> Given | None:
+    """Return what a shell is given that another program starts, as in `timeout 5 sh -c ls`."""
+    flags = [at for at, word in enumerate(words) if word and _FLAGS.fullmatch(word) and "c" in word]
+    before = words[: flags[-1]] if flags else []
+    shells = [at for at, word in enumerate(before) if word and word.rpartition("/")[2] in SHELLS]
+    if len(shells) > 1:
+        raise Unclear("which of two shells is given commands cannot be told")
+    return _shell(str(words[shells[0]]).rpartition("/")[2], words[shells[0] + 1 :]) if shells else None
 
 
 def _shell(base: str, words: Words) -> Given | None:

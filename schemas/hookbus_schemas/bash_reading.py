@@ -32,6 +32,9 @@ DEPTH = 200
 
 SIGNS = 3000
 """How many lines and signs of the shell are parsed: for broken text, time and memory grow with their square."""
+WORDS = 60_000
+"""How many words, and quotes in them, are looked at; the time is half a second then."""
+_WORD = re.compile(rb"[ \t]+|['\"]")
 _SIGN = re.compile(rb"[|&;()<>$`{}\[\]=!#\n]")
 _LANGUAGE = Language(tree_sitter_bash.language())
 _ASCII = bytes(byte if byte < 128 else ord("x") for byte in range(256))
@@ -69,6 +72,8 @@ class Reading:
         """
         if len(_SIGN.findall(self._source)) > SIGNS:
             raise Unclear(f"it holds more than {SIGNS} lines and signs of the shell's language")
+        if len(_WORD.findall(self._source)) > WORDS:
+            raise Unclear(f"it holds more than {WORDS} words")
         tree = Parser(_LANGUAGE).parse(self._source.translate(_ASCII))
         if tree.root_node.has_error:
             raise Unclear("it does not parse as bash")

@@ -11,7 +11,7 @@ from hookbus_schemas.bash_reading import Reading
 from hookbus_schemas.bash_syntax import Unclear
 
 LIMIT_BYTES = 262_144
-"""The longest text that is read, those within it not counted; the longest argument that Linux takes is half of it."""
+"""The longest text that is read, with those within it; the longest argument that Linux takes is half of it."""
 
 LEVELS = 8
 """How many shells may be given text by one another."""
@@ -46,7 +46,11 @@ def _parse(text: str) -> CommandLine:
     commands: list[str] = []
     files: list[str] = []
     level = [Given(text, plain=False)]
+    length = 0
     for _ in range(LEVELS):
+        length += sum(len(given.text) for given in level)
+        if length > LIMIT_BYTES:
+            raise Unclear(f"it is longer than {LIMIT_BYTES} bytes")
         readings = [_read(given) for given in level]
         for reading in readings:
             commands += reading.commands

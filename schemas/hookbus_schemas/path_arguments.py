@@ -33,6 +33,15 @@ PATH_ARGUMENTS = (
         "notebook_path",
         "old_path",
         "new_path",
+        "source_path",
+        "destination_path",
+        "target_path",
+        "target_file",
+        "target_directory",
+        "directory_path",
+        "folder_path",
+        "local_path",
+        "repo_path",
     ),
 )
 """Usual names of paths."""

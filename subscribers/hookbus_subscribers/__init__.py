@@ -14,7 +14,7 @@ from hookbus_subscribers.audit_log import AuditLog
 from hookbus_subscribers.autonomy import Autonomy
 from hookbus_subscribers.autonomy_settings import AutonomySettings
 from hookbus_subscribers.builtin import BUILT_IN, SETTINGS, BuiltIn, make_built_in
-from hookbus_subscribers.consumer import Consumer, consume
+from hookbus_subscribers.consumer import Consumer
 from hookbus_subscribers.contract_scope import ContractScope
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
@@ -49,7 +49,6 @@ __all__ = [
     "ToolHook",
     "ToolHookContext",
     "ToolHookWithContext",
-    "consume",
     "hook",
     "load_hooks",
     "make_built_in",

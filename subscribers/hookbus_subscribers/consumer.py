@@ -276,32 +276,3 @@ class Consumer:
             taken.say(NAK)
         self._held.clear()
         self._waiting.clear()
-
-
-async def consume(
-    connection: Connection,
-    durable: str,
-    handler: Handler,
-    *,
-    stop: asyncio.Event | None = None,
-    subjects: Sequence[str] = subjects.EVENT_SUBJECTS,
-    since: float | None = None,
-    concurrency: int = 1,
-    max_in_flight: int = 256,
-    max_deliver: int = 5,
-    retry_delay: float = 1.0,
-) -> None:
-    """Hand events to the handler until `stop` is set or the caller is cancelled; see `Consumer`."""
-    consumer = Consumer(
-        connection,
-        durable,
-        handler,
-        subjects=subjects,
-        since=since,
-        concurrency=concurrency,
-        max_in_flight=max_in_flight,
-        max_deliver=max_deliver,
-        retry_delay=retry_delay,
-    )
-    async with consumer:
-        await (stop or asyncio.Event()).wait()

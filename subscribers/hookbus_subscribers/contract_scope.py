@@ -5,10 +5,9 @@ that it is attached, since its revision is part of the count's name.
 """
 
 import time
-from dataclasses import dataclass
 
-from hookbus_broker import CONTRACTS, Connection, Entry, read_key
-from hookbus_broker.counts import Count, add, lasting, read
+from hookbus_broker import Connection
+from hookbus_broker.counts import Count, add, read
 from hookbus_schemas import (
     BusUnavailable,
     ConfigError,
@@ -20,38 +19,15 @@ from hookbus_schemas import (
     ToolHookWithContext,
     Verdict,
     parse_arguments,
-    subjects,
 )
-from hookbus_schemas.contract import Contract
 from hookbus_schemas.decision import PLAIN_ALLOW
 from hookbus_subscribers.asked import call_key
 from hookbus_subscribers.consumer import Consumer, durable_name
+from hookbus_subscribers.contracts import TIMEOUT, Attached, Contracts
 from hookbus_subscribers.scope import outside_scope
-
-TIMEOUT = 2.0
-"""Seconds for one exchange with the bus: two must fit well into the time that a hook has."""
 
 GIVING_BACK = 16
 """Denied calls whose slots are given back at once."""
-
-
-def calls_of(session: str, attached: Entry) -> Count:
-    """Return where the calls under a contract are counted; each time that one is attached they begin at 0."""
-    return lasting("contract", session, str(attached.revision))
-
-
-@dataclass(frozen=True, slots=True)
-class _Attached:
-    """A contract as it is attached to a session."""
-
-    session: str
-    contract: Contract
-    entry: Entry
-
-    @property
-    def count(self) -> Count:
-        """Calls since it was attached."""
-        return calls_of(self.session, self.entry)
 
 
 class ContractScope(ToolHookWithContext):
@@ -61,11 +37,14 @@ class ContractScope(ToolHookWithContext):
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
+        self._contracts: Contracts | None = None
         self._consumer: Consumer | None = None
 
     async def attach(self, connection: Connection) -> None:
         """Read contracts and counts there, and give the slots of denied calls back; replicas share that work."""
-        self._connection = connection
+        self._connection, contracts = connection, Contracts(connection)
+        await contracts.start()
+        self._contracts = contracts
         durable, denied = durable_name(self.name), ("tool.denied.>",)
         self._consumer = Consumer(
             connection, durable, self._give_back, subjects=denied, since=time.time(), concurrency=GIVING_BACK
@@ -76,7 +55,9 @@ class ContractScope(ToolHookWithContext):
         """Leave the rest to the other replicas, or to the next start."""
         if self._consumer is not None:
             await self._consumer.stop()
-        self._connection = self._consumer = None
+        if self._contracts is not None:
+            await self._contracts.stop()
+        self._connection = self._contracts = self._consumer = None
 
     async def before_execute(self, context: ToolHookContext) -> Decision:
         """Judge a call, and take one of the contract's calls for it.
@@ -96,13 +77,12 @@ class ContractScope(ToolHookWithContext):
             return _denied(attached, problem)
         return await self._within_limit(attached, context)
 
-    async def _attached(self, session: str) -> _Attached | None:
-        if not session:
-            return None
-        entry = await read_key(self._bus, CONTRACTS, subjects.token(session), TIMEOUT)
-        return None if entry is None else _Attached(session, Contract.from_json(entry.value), entry)
+    async def _attached(self, session: str) -> Attached | None:
+        if self._contracts is None:
+            raise BusUnavailable(f"{self.name} is not attached to a bus")
+        return await self._contracts.of(session) if session else None
 
-    async def _within_limit(self, attached: _Attached, context: ToolHookContext) -> Decision:
+    async def _within_limit(self, attached: Attached, context: ToolHookContext) -> Decision:
         limit, contract_id = attached.contract.max_tool_calls, attached.contract.id
         if limit == 0:
             return PLAIN_ALLOW
@@ -145,7 +125,7 @@ class ContractScope(ToolHookWithContext):
         return self._connection
 
 
-def _ended(attached: _Attached) -> str:
+def _ended(attached: Attached) -> str:
     """Return why the contract bounds nothing any more, so that nothing may run under it; empty while it lasts."""
     contract, now = attached.contract, time.time()
     if contract.expires_at is not None and now >= contract.expires_at.timestamp():
@@ -155,5 +135,5 @@ def _ended(attached: _Attached) -> str:
     return ""
 
 
-def _denied(attached: _Attached, reason: str) -> Decision:
+def _denied(attached: Attached, reason: str) -> Decision:
     return Decision.deny(reason, reason_code="contract", policy_revision=str(attached.entry.revision))

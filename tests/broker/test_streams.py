@@ -53,11 +53,14 @@ async def test_the_stream_keeps_what_settings_say_and_can_lose_nothing(
     assert (config["duplicate_window"], config["num_replicas"]) == (600 * SECOND, 1)
 
 
-async def test_the_bucket_republishes_its_changes(settings: BusSettings, connection: Connection) -> None:
-    """Executors hear of registrations without a watch."""
+@pytest.mark.parametrize(("bucket", "changed"), [("HOOKS", "hooks.changed"), ("CONTRACTS", "contracts.changed")])
+async def test_a_bucket_republishes_its_changes(
+    bucket: str, changed: str, settings: BusSettings, connection: Connection
+) -> None:
+    """Executors hear of registrations, and hooks of contracts, without a watch."""
     await ensure_streams(connection, settings)
-    config = await _config(connection, "KV_HOOKS")
-    assert config["republish"] == {"src": "$KV.HOOKS.>", "dest": "hooks.changed.>"}
+    config = await _config(connection, f"KV_{bucket}")
+    assert config["republish"] == {"src": f"$KV.{bucket}.>", "dest": f"{changed}.>"}
     assert (config["max_msgs_per_subject"], config["allow_direct"], config["max_age"]) == (10, True, 0)
 
 

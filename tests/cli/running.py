@@ -51,11 +51,11 @@ async def hookbus(folder: Path, *arguments: str, stdin: str = "", **more: str) -
 
 ONE_BY_ONE = """
 import contextlib, io, json, sys
-from hookbus_cli.main import app
+from hookbus_cli.main import main
 for command in json.load(sys.stdin):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         try:
-            app(command)
+            main(command)
         except SystemExit as ended:
             code = ended.code
     print(json.dumps([code, out.getvalue(), err.getvalue()]))

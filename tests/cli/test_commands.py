@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from children import alive
-from cli.running import environment, hookbus, one_by_one, running
+from cli.running import COMMAND, environment, hookbus, one_by_one, running
 from hookbus_schemas.globs import matches_any
 from hookbus_subscribers import BUILT_IN
 
@@ -110,6 +112,31 @@ async def test_a_thousand_calls_are_answered_in_order_on_a_bus_made_for_them(tmp
     assert os.listdir(tmp_path) == ["calls.jsonl"]  # noqa: PTH208
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_check_that_is_ended_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
+    """The bus that was started for it and its folder go, and the exit code says why."""
+    (tmp_path / "tmp").mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *("check", "--calls", "-"),
+        cwd=tmp_path,
+        env=environment(TMPDIR=str(tmp_path / "tmp")),
+        stdin=-1,
+        stdout=-1,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b'{"id": 1, "tool": "shell"}\n')
+    async with asyncio.timeout(20):
+        assert json.loads(await process.stdout.readline())["id"] == 1
+        (record,) = (tmp_path / "tmp").glob("hookbus-check-*/server.json")
+        pid = json.loads(record.read_text())["pid"]
+        process.send_signal(how)
+        assert await process.wait() == 128 + how
+    assert not alive(pid)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 async def test_events_are_shown_to_people_and_programs(tmp_path: Path) -> None:
     """An agent's calls stand in the record, oldest first."""
     agent = """
@@ -157,6 +184,12 @@ SLIPS = {
     ("--config", "nowhere.toml", "up"): "nowhere.toml",
     ("hooks", "add", "h", "--timeout-ms", "9000"): "timeout_ms",
     ("hooks", "add", "h", "--file", "nowhere.json"): "nowhere.json",
+    ("nosuch",): "No such command 'nosuch'; see hookbus --help",
+    ("hooks", "ad", "h"): "No such command 'ad'. Did you mean 'add'?; see hookbus hooks --help",
+    ("hooks", "add"): "Missing argument 'name'; see hookbus hooks add --help",
+    ("check", "--nosuch"): "No such option: --nosuch; see hookbus check --help",
+    ("check", "--config"): "Option '--config' requires an argument; see hookbus",
+    ("hooks", "add", "h", "--order", "first"): "see hookbus hooks add --help",
 }
 
 

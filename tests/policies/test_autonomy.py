@@ -103,6 +103,19 @@ ATTACKS = [
     pytest.param(INSIDE, "shell", {"command": "cd /; ls > x", "cwd": "{W}"}, id="redirection after cd"),
     pytest.param(INSIDE, "shell", {"command": "ls > $X"}, id="redirection that nobody knows"),
     pytest.param(INSIDE, "shell", {"command": "ls > {W}/link/x"}, id="redirection through a link"),
+    pytest.param(
+        INSIDE, "shell", {"command": "cd /; ls > /proc/self/cwd/{W}/../x", "cwd": "{W}"}, id="redirection by a process"
+    ),
+    pytest.param(INSIDE, "shell", {"command": "cd {W} && ls > ../x"}, id="redirection upwards after the first cd"),
+    pytest.param(INSIDE, "shell", {"command": "cd /tmp && ls > x", "cwd": "{W}"}, id="redirection after cd outside"),
+    pytest.param(
+        INSIDE, "shell", {"command": "cd sub && cd / && ls > x", "cwd": "{W}"}, id="redirection after a second cd"
+    ),
+    pytest.param(INSIDE, "shell", {"command": "env -C / sh <<< 'ls > x'", "cwd": "{W}"}, id="shell started elsewhere"),
+    pytest.param(
+        INSIDE, "shell", {"command": "timeout 5 sh -c 'ls > /x'", "cwd": "{W}"}, id="shell started by another"
+    ),
+    pytest.param(INSIDE, "edit", {"target_file": "/etc/passwd"}, id="target file"),
     pytest.param(INSIDE, "run", {"cmd": "bash -c 'ls > /etc/x'"}, id="redirection in a shell in a shell"),
     pytest.param({"mode": "readonly"}, "process", {"Action": "start", "action": "list"}, id="two actions"),
     pytest.param({"mode": "readonly"}, "process", {"action": "restart"}, id="unknown action"),
@@ -135,6 +148,9 @@ async def test_arguments_written_by_an_attacker_are_denied(
     [
         pytest.param(INSIDE, "shell", {"command": "ls 2>/dev/null", "cwd": "{W}"}, id="output to nowhere"),
         pytest.param(INSIDE, "shell", {"command": "ls > ../x 2>&1", "cwd": "{W}/sub"}, id="redirection inside"),
+        pytest.param(INSIDE, "shell", {"command": "cd {W}/sub && ls > x"}, id="redirection after the first cd"),
+        pytest.param(INSIDE, "shell", {"command": "cd sub; ls > x 2> /dev/null", "cwd": "{W}"}, id="relative first cd"),
+        pytest.param(INSIDE, "shell", {"command": "ls > /dev/stdout"}, id="standard output"),
         pytest.param(
             INSIDE, "read_file", {"path": "b.txt", "working_directory": "{W}/sub"}, id="relative to a directory"
         ),
@@ -224,6 +240,7 @@ async def test_a_path_that_the_executor_did_not_resolve_is_denied(disk: Disk) ->
         pytest.param('{"command":"' + "ls; " * 25_000 + '"}', id="100 kB command"),
         pytest.param('{"command":"' + "$(" * 3_000 + "ls" + ")" * 3_000 + '"}', id="3,000-deep command"),
         pytest.param('{"a":' * 3_000 + "1" + "}" * 3_000, id="3,000-deep arguments"),
+        pytest.param('{"path":"' + "./" * 60_000 + '"}', id="100 kB path"),
         pytest.param('{"path":' * 900 + '"x"' + "}" * 900, id="900-deep paths"),
     ],
 )

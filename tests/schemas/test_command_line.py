@@ -173,6 +173,8 @@ CLEAR: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
     ("x=`a` y=$(b) c", ("x=`a` y=$(b) c", "c", "a", "b"), ()),
     ("function f() { a; }; f x", ("a", "f x"), ()),
     ("ls=1 rm", ("ls=1 rm", "rm"), ()),
+    ("which bash sh", ("which bash sh",), ()),
+    ("timeout 5 bash -c 'a > f'", ("timeout 5 bash -c 'a > f'", "a"), ("f",)),
     ("[ $? -eq 0 ] && a", ("[ $? -eq 0 ]", "a"), ()),
     ('[ -n "$x" ] && test "$y" != "$z"', ('[ -n "$x" ]', 'test "$y" != "$z"'), ()),
     ("printf '%s' \"$x\"", ("printf '%s' \"$x\"",), ()),
@@ -292,6 +294,7 @@ UNCLEAR = [
     ("'declare' -a 'x=($(rm))'", "a builtin that declares variables is not written as one"),
     ("bash -o posix -c rm", "a shell is given an option that is not known"),
     ("echo $'a\\'; rm; #'", "this form of ansi_c_string is not known"),
+    ("env sh bash -c rm", "which of two shells is given commands cannot be told"),
     ("[[ a || rm ]]", "a test in double brackets holds a sign that another shell takes for its own"),
     ("[[ a > f ]]", "a test in double brackets holds a sign that another shell takes for its own"),
     ("[[ a =~ b|rm ]]", "a test in double brackets holds a sign that another shell takes for its own"),
@@ -313,6 +316,9 @@ DEEP = [
     pytest.param("a=( " * 20_000, id="arrays never closed"),
     pytest.param("a|" * 50_000, id="a pipeline never ended"),
     pytest.param(("a;" * 100 + ")") * 400, id="brackets never opened"),
+    pytest.param("ls " + "a " * 70_000, id="more words than are read"),
+    pytest.param("timeout 5 " + "sh " * 50_000 + "-c a", id="shells without end"),
+    pytest.param("time " * 50_000, id="measured again and again"),
     pytest.param("a;" * 50_000, id="more commands than are read"),
 ]
 STUBS = ("one", "two", "six")

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from children import Child
 from hookbus_schemas import ConfigError, Outcome, encode, subjects
-from hookbus_subscribers import Consumed, Consumer, consume
+from hookbus_subscribers import Consumed, Consumer
 from hookbus_subscribers.consumer import durable_name
 from hooking import Bus, Event, make_event
 from support import NatsServer, until
@@ -301,13 +301,9 @@ async def test_only_the_subjects_that_were_asked_for_come(bus: Bus) -> None:
     """And a later process may ask for others."""
     operator, one, two = await bus.streams(), Seen(), Seen()
     await bus.record(operator, make_event(0), make_event(1, Outcome.DENIED))
-    stop = asyncio.Event()
     connection = await bus.connection()
-    consuming = asyncio.create_task(consume(connection, "audit", one, subjects=["tool.after.>"], stop=stop))
-    await until(lambda: one.ids == ["event-0"])
-    stop.set()
-    async with asyncio.timeout(5):
-        await consuming
+    async with Consumer(connection, "audit", one, subjects=["tool.after.>"]):
+        await until(lambda: one.ids == ["event-0"])
     async with Consumer(connection, "audit", two, subjects=["tool.denied.>"]):
         await bus.record(operator, make_event(2, Outcome.DENIED))
         await until(lambda: "event-2" in two.ids)

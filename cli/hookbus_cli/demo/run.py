@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +20,7 @@ from hookbus_cli.demo.record import differences, replay
 from hookbus_cli.demo.scenes import Stage, play, within
 from hookbus_cli.demo.tools import add_tools, make_workspace
 from hookbus_cli.demo.view import View
+from hookbus_cli.signals import Signalled, ended_by_signals
 from hookbus_executor import Executor, ExecutorSettings
 from hookbus_schemas import Enforcement, HookbusError, HookRegistration, Outcome, subjects
 from hookbus_subscribers import BUILT_IN, AuditLog, HookServer
@@ -40,8 +40,6 @@ NEXT = (
     ("docs/architecture.md", "how it works, and what it guarantees"),
 )
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 async def run_demo(console: Console, *, svg: Path | None = None) -> int:
     """Run the demo and return the exit code: 0, 1 if anything that it says was not so, 128 + n after signal n.
@@ -57,45 +55,16 @@ async def run_demo(console: Console, *, svg: Path | None = None) -> int:
     target = picture.target(svg) if svg else None
     recorder = picture.recorder() if svg else None
     checks = Checks()
-    with _signals() as received:
-        try:
-            with kept_logs() as logs:
-                await _run(View(console, recorder), checks, logs)
-        except asyncio.CancelledError:
-            if not received:
-                raise
-            console.print(f"interrupted by {received[0].name}; processes and folders of the demo are gone")
-            return 128 + received[0]
+    try:
+        with ended_by_signals(), kept_logs() as logs:
+            await _run(View(console, recorder), checks, logs)
+    except Signalled as ended:
+        console.print(f"interrupted by {ended.signal.name}; processes and folders of the demo are gone")
+        return ended.exit_code
     if target is not None and recorder is not None and not checks.problems:
         picture.save(recorder, target)
         console.print(f"picture of this run: {target}", highlight=False, soft_wrap=True)
     return 1 if checks.problems else 0
-
-
-@contextmanager
-def _signals() -> Iterator[list[signal.Signals]]:
-    """Cancel this task at the first signal; a second one has its usual effect."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    received: list[signal.Signals] = []
-
-    def remove() -> None:
-        for each in SIGNALS:
-            loop.remove_signal_handler(each)
-
-    def on_signal(number: signal.Signals) -> None:
-        remove()
-        received.append(number)
-        if task is not None:
-            task.cancel()
-
-    for each in SIGNALS:
-        loop.add_signal_handler(each, on_signal, each)
-    try:
-        yield received
-    finally:
-        remove()
-        if received and task is not None:
-            task.uncancel()
 
 
 async def _run(view: View, checks: Checks, logs: Logs) -> None:

@@ -1,4 +1,4 @@
-"""One hook asked about one call, and the memory of such questions after they ended."""
+"""One hook asked about one call, and the memory of such requests after they ended."""
 
 import asyncio
 from collections import OrderedDict
@@ -8,14 +8,14 @@ from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.poll import Poll
 
 HEDGE_AFTER = 1.0
-"""Seconds after which a question goes out once more: queue groups pick replicas without regard to their health."""
+"""Seconds after which a request goes out once more: queue groups pick replicas without regard to their health."""
 
 MAX_RETIRED = 10_000
-"""Reply subjects remembered after their question ended, to tell a late answer from one that nobody asked for."""
+"""Reply subjects remembered after their request ended, to tell a late answer from one that nobody asked for."""
 
 
 @dataclass(slots=True, eq=False)
-class Question:
+class Request:
     """One hook asked about one call.
 
     Attributes:
@@ -23,7 +23,7 @@ class Question:
         asked_at: by `time.monotonic`, in seconds; uvloop's own clock counts in milliseconds.
         timeout: seconds that it waits.
         reply, subject, body, digest: what went over the bus; empty for a hook in this process.
-        hedged: the question went out twice.
+        hedged: the request went out twice.
         task: at work for a hook in this process.
     """
 
@@ -56,7 +56,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What is remembered of a question whose answer may still come."""
+    """What is remembered of a request whose answer may still come."""
 
     hook: str
     call_id: str
@@ -65,20 +65,20 @@ class Ended:
 
 
 class Retired:
-    """The last questions that ended before every answer to them had come."""
+    """The last requests that ended before every answer to them had come."""
 
     def __init__(self) -> None:
         self._by_reply: OrderedDict[str, Ended] = OrderedDict()
 
-    def add(self, question: Question, *, timed_out: bool) -> None:
-        """Remember a question that went over the bus."""
-        if not question.reply:
+    def add(self, request: Request, *, timed_out: bool) -> None:
+        """Remember a request that went over the bus."""
+        if not request.reply:
             return
-        ended = Ended(question.hook.name, question.poll.context.call_id, question.ends_at, timed_out)
-        self._by_reply[question.reply] = ended
+        ended = Ended(request.hook.name, request.poll.context.call_id, request.ends_at, timed_out)
+        self._by_reply[request.reply] = ended
         if len(self._by_reply) > MAX_RETIRED:
             self._by_reply.popitem(last=False)
 
     def take(self, reply: str) -> Ended | None:
-        """Return, and forget, the question with this reply subject."""
+        """Return, and forget, the request with this reply subject."""
         return self._by_reply.pop(reply, None)
