@@ -168,6 +168,11 @@ asyncio.run(main())
             ("tool:denied", "nosuch"),
         ]
         assert (await hookbus(tmp_path, "events", "tail", "--since", "2100-01-01T00:00")).out == ""
+        verified = await hookbus(tmp_path, "events", "verify")
+        whole = f"clean: {len(events)} events in 1 chains, none missing, none changed\n"
+        assert (verified.code, verified.out) == (0, whole)
+        about = {"events": len(events), "chains": 1, "last_good": len(events), "findings": []}
+        assert json.loads((await hookbus(tmp_path, "events", "verify", "--json")).out) == about
 
 
 NO_BUS = "no bus is running here: start one with `hookbus up`"
@@ -215,7 +220,16 @@ async def test_settings_that_nobody_knows_are_refused(tmp_path: Path) -> None:
 
 async def test_help_teaches(tmp_path: Path) -> None:
     """Each command says what it does and gives an example."""
-    commands = [("demo",), ("up",), ("serve",), ("check",), ("events", "tail")]
+    commands = [
+        ("demo",),
+        ("up",),
+        ("serve",),
+        ("check",),
+        ("events", "tail"),
+        ("events", "verify"),
+        ("contracts", "attach"),
+    ]
+    commands += [("events", "verify"), *(("contracts", name) for name in ("attach", "list", "remove", "show"))]
     commands += [("hooks", name) for name in ("add", "enforce", "list", "remove", "shadow", "show")]
     shown = await one_by_one(tmp_path, *((*command, "--help") for command in commands))
     assert [(ended.code, "Example" in ended.out, ended.err) for ended in shown] == [(0, True, "")] * len(commands)

@@ -7,6 +7,7 @@ from pathlib import Path
 import nats
 
 from cli.running import COMMAND, environment, hookbus, one_by_one
+from hookbus_schemas import ToolDeniedEvent, ToolHookContext, encode
 
 NONE_REQUIRED = {"HOOKBUS_EXECUTOR_REQUIRED_HOOKS": "[]"}
 UNKNOWN = "hook ghost is not registered: `hookbus hooks list` shows those that are"
@@ -37,6 +38,24 @@ async def test_a_slip_changes_no_registration(tmp_path: Path, bus_url: str) -> N
         assert says in line
     hooks = json.loads((await hookbus(tmp_path, "hooks", "list", "--json", HOOKBUS_URL=bus_url)).out)
     assert [(hook["name"], hook["order"], hook["revision"]) for hook in hooks] == [("guard", 100, 1)]
+
+
+async def test_a_record_that_is_not_whole_is_named_with_exit_code_1(tmp_path: Path, bus_url: str) -> None:
+    """An event that no executor of this version published has no place in a chain."""
+    assert (await hookbus(tmp_path, "hooks", "add", "guard", HOOKBUS_URL=bus_url)).code == 0
+    context = ToolHookContext(
+        tool_name="t", arguments_json="{}", call_id="c", executor_id="e 1", sent_at_ms=0, deadline_ms=0
+    )
+    event = ToolDeniedEvent(event_id="forged", at_ms=0, context=context, denied_by="guard")
+    client = await nats.connect(bus_url)
+    await client.jetstream().publish("tool.denied.e=201.t", encode(event))
+    await client.close()
+    verified = await hookbus(tmp_path, "events", "verify", HOOKBUS_URL=bus_url)
+    assert verified.code == 1
+    assert verified.out.splitlines() == [
+        "unchained: no place in a chain: executor e 1, chain , event forged, stored as 1",
+        "not clean: 1 events in 0 chains, 1 findings; good up to 0 in the stream",
+    ]
 
 
 async def test_a_key_that_another_tool_wrote_is_shown_and_removed(tmp_path: Path, bus_url: str) -> None:

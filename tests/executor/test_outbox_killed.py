@@ -14,6 +14,7 @@ from executor.conftest import World
 from hookbus_broker import BusSettings
 from hookbus_executor import Executor, ExecutorSettings
 from hookbus_schemas import Outcome, ToolAfterEvent
+from hookbus_subscribers.chains import verified
 from support import NatsServer, eventually
 
 AGENT = """
@@ -80,6 +81,8 @@ class Killed:
         async with Executor("next", bus=bus, settings=ExecutorSettings(required_hooks=())) as executor:
             await executor.flush(30)
         assert list((self.state / "outbox").iterdir()) == []
+        verifier = await verified(self.world.operator)
+        assert (verifier.findings, verifier.events > 0) == ([], True)
         return [event for event in await self.world.events() if isinstance(event, ToolAfterEvent)]
 
 

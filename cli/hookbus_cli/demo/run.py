@@ -24,6 +24,7 @@ from hookbus_cli.signals import Signalled, ended_by_signals
 from hookbus_executor import Executor, ExecutorSettings
 from hookbus_schemas import Enforcement, HookbusError, HookRegistration, Outcome, subjects
 from hookbus_subscribers import BUILT_IN, AuditLog, HookServer
+from hookbus_subscribers.chains import verified
 from hookbus_subscribers.serve import after_side
 
 REGISTRATIONS = {
@@ -157,6 +158,9 @@ async def _compare(stage: Stage, logs: Logs) -> None:
     stage.view.say(f"{len(replayed.events)} events in {replayed.duration * 1000:.0f} ms: {counts}.")
     if not stage.checks.problems:
         stage.view.say(f"The agent saw {len(seen)} calls: each is in the record exactly once, with the same end.")
+    verifier = await verified(stage.operator)
+    stage.checks.that(not verifier.findings, f"the record is not whole: {verifier.findings}")
+    stage.view.say(f"Verified: {verifier.events} events in {verifier.chains} chain, none missing, none changed.")
     ran = len(replayed.events) - replayed.outcomes[Outcome.DENIED]
     asked = sum(bool(event.decisions) for event in replayed.events)
     await within(5.0, lambda: logs.count("tool_call.completed", "tool_call.failed") >= ran)
