@@ -3,8 +3,10 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+import structlog
 
 from support import NatsServer
 
@@ -45,3 +47,16 @@ def own_server() -> Iterator[NatsServer]:
     """A server that only this test has, to kill, suspend and start again."""
     with NatsServer() as running:
         yield running
+
+
+@pytest.fixture
+def broken_log() -> Iterator[None]:
+    """A log that cannot be written, as when the terminal is gone."""
+
+    def fail(*_: object) -> NoReturn:
+        raise BrokenPipeError
+
+    before = structlog.get_config()
+    structlog.configure(processors=[fail], cache_logger_on_first_use=False)
+    yield
+    structlog.configure(**before)

@@ -5,10 +5,11 @@ import inspect
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Generic, ParamSpec
 
 import structlog
+
+from hookbus_broker.log import say
 
 log = structlog.get_logger()
 P = ParamSpec("P")
@@ -16,12 +17,6 @@ P = ParamSpec("P")
 
 COMPLAINT_INTERVAL = 10.0
 """Seconds between two log lines about the same thing."""
-
-
-def say(write: Callable[..., object], event: str, **fields: object) -> None:
-    """Log, whatever becomes of it: a closed terminal must not end a connection."""
-    with suppress(Exception):
-        write(event, **fields)
 
 
 class Throttle:

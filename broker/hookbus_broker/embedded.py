@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from hookbus_broker.log import say
 from hookbus_broker.process import START_TIMEOUT, PortTaken, ServerProcess, find_server, last_line
 from hookbus_broker.settings import BusSettings
 from hookbus_broker.state import Record, StateFolder, answers
@@ -121,7 +122,7 @@ class _Keeper:
 
     def _give_up(self, error: HookbusError) -> None:
         if self._ready.is_set():
-            log.error("embedded.failed", error=str(error), state_dir=str(self._folder.path))
+            say(log.error, "embedded.failed", error=str(error), state_dir=str(self._folder.path))
         self.server.owned = False
         self.server.failed.set_result(error)
 
@@ -152,7 +153,7 @@ class _Keeper:
                     raise
                 if ends > MAX_RESTARTS:
                     raise BusUnavailable(f"embedded nats-server ended {ends} times, last: {error}") from error
-                log.warning("embedded.ended", error=str(error), ends=ends)
+                say(log.warning, "embedded.ended", error=str(error), ends=ends)
                 await self._stopped_within(RESTART_WAIT * 2 ** (ends - 1))
 
     async def _run_once(self, lock: int, *, restarted: bool) -> None:
@@ -161,7 +162,7 @@ class _Keeper:
             self._folder.write(process.record)
             self._announce(process.record, owned=True)
             event = "embedded.restarted" if restarted else "embedded.started"
-            log.info(event, pid=process.record.pid, port=process.record.port, state_dir=str(self._folder.path))
+            say(log.info, event, pid=process.record.pid, port=process.record.port, state_dir=str(self._folder.path))
             await self._stopped_or_ended(process)
         finally:
             await process.stop()
@@ -178,7 +179,7 @@ class _Keeper:
         except PortTaken as error:
             if self._settings.port or restarted:
                 raise
-            log.warning("embedded.moved", error=str(error))
+            say(log.warning, "embedded.moved", error=str(error))
             return await self._launch(record.started(-1, 0), lock)
 
     async def _launch(self, record: Record, lock: int) -> ServerProcess:

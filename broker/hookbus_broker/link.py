@@ -13,8 +13,9 @@ from nats.aio.client import PING_PROTO, Client, Srv
 from nats.protocol import command
 from nats.protocol.parser import Parser
 
-from hookbus_broker.callbacks import Callbacks, Throttle, say
+from hookbus_broker.callbacks import Callbacks, Throttle
 from hookbus_broker.faults import reason
+from hookbus_broker.log import say
 from hookbus_broker.settings import BusSettings
 from hookbus_broker.tasks import end_tasks
 from hookbus_broker.transport import READ_BYTES, BusTransport

@@ -10,8 +10,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.protocol import command
 
-from hookbus_broker.callbacks import say
 from hookbus_broker.direct import DirectSubscription
+from hookbus_broker.log import say
 from hookbus_broker.supervised import SupervisedLink
 from hookbus_broker.wire import is_interest, is_subject
 from hookbus_schemas.errors import BusUnavailable, ConfigError

@@ -12,6 +12,7 @@ from hookbus_broker.ask import ask
 from hookbus_broker.bucket import CONTRACTS, CONTRACTS_CHANGED, HOOKS
 from hookbus_broker.connection import Connection
 from hookbus_broker.counts import TOOL_COUNTS, TOOL_COUNTS_MINUTE
+from hookbus_broker.log import say
 from hookbus_broker.settings import BusSettings
 from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError
 from hookbus_schemas.subjects import EVENT_SUBJECTS, HOOKS_CHANGED
@@ -224,7 +225,7 @@ async def _created(connection: Connection, spec: _Spec) -> bool:
             return False
         raise
     if answer.get("did_create"):
-        log.info("stream.created", stream=spec.name)
+        say(log.info, "stream.created", stream=spec.name)
     return True
 
 
@@ -233,12 +234,17 @@ async def _adjust(connection: Connection, spec: _Spec, existing: dict[str, Any])
     raised = {key: limit.value for key, limit in spec.limits.items() if limit.exceeds(existing.get(key, 0))}
     for key, limit in spec.limits.items():
         if key not in raised and existing.get(key, 0) != limit.value:
-            log.info(
-                "stream.limit_kept", stream=spec.name, setting=limit.setting, kept=existing.get(key), set=limit.value
+            say(
+                log.info,
+                "stream.limit_kept",
+                stream=spec.name,
+                setting=limit.setting,
+                kept=existing.get(key),
+                set=limit.value,
             )
     if raised:
         await _request(connection, f"STREAM.UPDATE.{spec.name}", json.dumps(existing | raised).encode())
-        log.info("stream.limits_raised", stream=spec.name, **raised)
+        say(log.info, "stream.limits_raised", stream=spec.name, **raised)
 
 
 def _check_fixed(spec: _Spec, existing: Mapping[str, Any]) -> None:

@@ -8,9 +8,10 @@ import structlog
 from nats import errors
 from nats.aio.client import Client
 
-from hookbus_broker.callbacks import Callbacks, say
+from hookbus_broker.callbacks import Callbacks
 from hookbus_broker.faults import unavailable
 from hookbus_broker.link import END_TIMEOUT, Link
+from hookbus_broker.log import say
 from hookbus_broker.settings import BusSettings
 from hookbus_broker.tasks import backoff, end_tasks
 from hookbus_schemas.errors import BusUnavailable

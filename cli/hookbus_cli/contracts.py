@@ -1,5 +1,7 @@
 """``hookbus contracts``: what one session may do. An operator's command."""
 
+import json
+import secrets
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -20,16 +22,28 @@ Json = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
 Session = Annotated[str, typer.Argument(help="The session's id.", show_default=False)]
 
 
-@app.command(epilog="Example: hookbus contracts attach session-1 contract.json")
+EXAMPLES = (
+    "Examples: hookbus contracts attach session-1 contract.json  ·  hookbus contracts attach s2 --max-tool-calls 100"
+)
+
+
+@app.command(epilog=EXAMPLES)
 @command()
 async def attach(
     context: typer.Context,
     session: Session,
-    file: Annotated[str, typer.Argument(help="A contract as JSON, or - for standard input.", show_default=False)],
+    file: Annotated[
+        str | None, typer.Argument(help="A contract as JSON, or - for standard input.", show_default=False)
+    ] = None,
+    contract_id: Annotated[str | None, typer.Option("--id", help="Names it in reasons; random if not given.")] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(help="Calls that may run.")] = None,
+    max_runtime_seconds: Annotated[float | None, typer.Option(help="Seconds in which calls may run.")] = None,
+    expires_at: Annotated[str | None, typer.Option(help="When it ends, such as 2030-01-01T00:00:00Z.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the contract that there is.")] = False,
 ) -> int:
     """Attach a contract to a session. It holds within a moment; its calls and its time begin at 0."""
-    contract = _read(file)
+    bounds = {"max_tool_calls": max_tool_calls, "max_runtime_seconds": max_runtime_seconds, "expires_at": expires_at}
+    contract = _given(file, contract_id, {name: value for name, value in bounds.items() if value is not None})
     settings = options(context).bus()
     async with running_bus(settings, "hookbus contracts") as connection:
         await ensure_streams(connection, settings)
@@ -56,12 +70,12 @@ async def show(context: typer.Context, session: Session) -> int:
 
 @app.command("list", epilog="Example: hookbus contracts list --json")
 @command()
-async def list_(context: typer.Context, json: Json = False) -> int:
+async def list_(context: typer.Context, as_json: Json = False) -> int:
     """List the sessions that have a contract."""
     async with running_bus(options(context).bus(), "hookbus contracts") as connection:
         entries = (await read_bucket(connection, CONTRACTS)).entries
     rows = [_as_json(_session(key), entry) for key, entry in sorted(entries.items())]
-    if json:
+    if as_json:
         out.print_json(data=rows)
     elif rows:
         out.print(_table(rows))
@@ -80,6 +94,18 @@ async def remove(context: typer.Context, session: Session) -> int:
         await forget(connection, calls_of(session, entry))
     out.print(f"contract of {plain(session)} removed", highlight=False, soft_wrap=True)
     return 0
+
+
+def _given(file: str | None, contract_id: str | None, bounds: dict[str, object]) -> Contract:
+    """Return the contract of a file, or the one that the options make."""
+    if file is None:
+        if not bounds:
+            raise ConfigError("give a contract: a file, - for standard input, or a bound such as --max-tool-calls 100")
+        named = f"ctr_{secrets.token_hex(4)}" if contract_id is None else contract_id
+        return Contract.from_json(json.dumps({"id": named} | bounds).encode())
+    if bounds or contract_id is not None:
+        raise ConfigError("give either a file or the fields of a contract, not both")
+    return _read(file)
 
 
 def _read(file: str) -> Contract:

@@ -15,7 +15,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
-from hookbus_broker.callbacks import say
+from hookbus_broker.log import say
 from hookbus_executor.answers import as_sent, made_by_server, read_answer, says_another_may_answer, says_no_responders
 from hookbus_executor.breaker import PAUSE, Breaker
 from hookbus_executor.counters import Counters

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import structlog
 
+from hookbus_broker.log import say
 from hookbus_schemas import HookbusError
 
 SEGMENT_BYTES = 4 * 1024 * 1024
@@ -182,7 +183,7 @@ def _entries(path: Path) -> Iterator[tuple[Kind, str, bytes]]:
         yield Kind(kind), data[place + _HEAD.size : start].decode(), data[start:end]
         place = end
     if place < len(data):  # the process died while it wrote, so nobody went on after that
-        _log.warning("outbox.torn", segment=str(path), bytes=len(data) - place)
+        say(_log.warning, "outbox.torn", segment=str(path), bytes=len(data) - place)
 
 
 def _packed(kind: Kind, event_id: str, body: bytes) -> bytes:

@@ -17,7 +17,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import Connection
-from hookbus_broker.callbacks import say
+from hookbus_broker.log import say
 from hookbus_executor.chain import Chain
 from hookbus_executor.journal import Journal, JournalUnwritable, Kind, left_behind
 from hookbus_schemas import (

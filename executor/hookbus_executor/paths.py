@@ -95,8 +95,10 @@ def _reals(path: str, bases: Iterable[str | None]) -> list[str | None]:
 
 
 def _meanings(path: str) -> Iterator[str]:
-    """Yield the path as it is and, where a tool may do so, with ``~`` expanded or as a file's URL."""
+    """Yield the path as it is and, where a tool may do so, trimmed, with ``~`` expanded or as a file's URL."""
     yield path
+    if path != path.strip():
+        yield from _meanings(path.strip())
     if path.startswith("~"):
         yield os.path.expanduser(path)  # noqa: PTH111 - pathlib would drop a trailing slash
     if path[:5].lower() == "file:":

@@ -6,7 +6,7 @@ from types import TracebackType
 
 import structlog
 
-from hookbus_broker.callbacks import say
+from hookbus_broker.log import say
 
 END_TIMEOUT = 2.0
 """Seconds that calls are given to end after their hooks and tools were told to."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from hookbus_broker.callbacks import say
+from hookbus_broker.log import say
 from hookbus_executor.outbox import Event, Outbox
 from hookbus_executor.poll import Poll, unguarded_by
 from hookbus_executor.registrations import Registrations

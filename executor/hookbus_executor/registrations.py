@@ -12,7 +12,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import HOOKS, Connection, parse_change, read_bucket
-from hookbus_broker.callbacks import say
+from hookbus_broker.log import say
 from hookbus_executor.hooks import HookTable, RegisteredHook, from_bucket
 from hookbus_schemas import HookbusError, InvalidMessage
 from hookbus_schemas.subjects import HOOKS_CHANGED

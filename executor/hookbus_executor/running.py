@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from hookbus_broker.callbacks import say
+from hookbus_broker.log import say
 from hookbus_executor.tool import OnDelta, Tool
 from hookbus_schemas import Outcome
 from hookbus_schemas.event import AfterOutcome

@@ -33,6 +33,8 @@ PATH_ARGUMENTS = (
         "notebook_path",
         "old_path",
         "new_path",
+        "pathname",
+        "filenames",
         "source_path",
         "destination_path",
         "target_path",
@@ -46,7 +48,7 @@ PATH_ARGUMENTS = (
 )
 """Usual names of paths."""
 
-COMMAND_ARGUMENTS = ("command", "commands", "cmd", "command_line", "shell_command")
+COMMAND_ARGUMENTS = ("command", "commands", "cmd", "cmdline", "command_line", "shell_command", "bash_command")
 """Usual names of command lines."""
 
 _DIRECTORIES = _names(DIRECTORY_ARGUMENTS)

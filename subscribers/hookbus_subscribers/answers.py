@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from hookbus_broker import Connection
+from hookbus_broker.log import say
 from hookbus_schemas import Decision, HookbusError, InvalidMessage, PayloadTooLarge, Verdict
 from hookbus_schemas.decision import in_its_place
 from hookbus_subscribers.asked import Caller, answer_body
@@ -78,7 +79,7 @@ class Answers:
             given = self._send(request, decision)
         except HookbusError as error:
             self.served.lost += 1
-            log.warning("answer.lost", hook=self._hook, executor=request.caller.executor_id, problem=str(error))
+            say(log.warning, "answer.lost", hook=self._hook, executor=request.caller.executor_id, problem=str(error))
         else:
             self._count(request, given)
         request.replies.clear()
@@ -88,7 +89,7 @@ class Answers:
         try:
             self._publish(request, decision)
         except (PayloadTooLarge, InvalidMessage) as error:
-            log.error("answer.replaced", hook=self._hook, executor=request.caller.executor_id, problem=str(error))  # noqa: TRY400
+            say(log.error, "answer.replaced", hook=self._hook, executor=request.caller.executor_id, problem=str(error))
             decision = in_its_place(decision)
             self._publish(request, decision)
         return decision

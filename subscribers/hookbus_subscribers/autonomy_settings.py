@@ -61,6 +61,21 @@ class AutonomySettings(Section, table="autonomy"):
     def _rooted(self) -> Self:
         if self.workspace_only and self.workspace_root is None:
             raise ValueError("workspace_root should be a folder where workspace_only is true")
-        if self.workspace_root is not None and not self.workspace_root.expanduser().is_absolute():
+        if self.workspace_root is not None and not _is_place(self.workspace_root):
             raise ValueError(f"workspace_root should be absolute, not {self.workspace_root}")
         return self
+
+    @model_validator(mode="after")
+    def _anchored(self) -> Self:
+        for glob in self.forbidden_path_globs:
+            anchored = glob == "~" or glob.startswith(("/", "*", "~/"))
+            if not anchored or glob.rstrip("/") not in ("", glob):
+                raise ValueError(f"forbidden_path_globs should begin with /, ~/ or * and not end with /, unlike {glob}")
+        return self
+
+
+def _is_place(path: Path) -> bool:
+    try:
+        return path.expanduser().is_absolute() and "\0" not in str(path)
+    except RuntimeError:  # ~ of nobody
+        return False

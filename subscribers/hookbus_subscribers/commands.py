@@ -10,7 +10,10 @@ from hookbus_schemas.globs import matches, matches_any
 from hookbus_schemas.path_arguments import command_texts
 from hookbus_subscribers.mutating import starts_process
 
-SHELLS = frozenset({"shell", "bash", "sh"})
+SHELLS = frozenset(
+    {"shell", "bash", "sh", "zsh", "fish", "dash", "ksh", "powershell", "pwsh", "cmd", "terminal", "local_shell"}
+    | {"run_command", "run_shell_command", "run_terminal_cmd", "run_in_terminal", "execute_command", "exec_command"}
+)
 """Tools, in lower case, whose every call runs a command line, also one that is in no argument of a usual name."""
 
 ALL = "*"

@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 
 from hookbus_broker import TOOL_EVENTS, Connection
 from hookbus_broker.callbacks import Throttle
+from hookbus_broker.log import say
 from hookbus_broker.tasks import backoff, end_tasks
 from hookbus_schemas import (
     BusUnavailable,
@@ -145,14 +146,14 @@ class Consumer:
                     self._work.release()  # a worker that finds nothing to do ends
                 await asyncio.gather(*self._workers)
         except TimeoutError:
-            log.warning("consumer.drain_timed_out", consumer=self._durable, unhandled=len(self._held))
+            say(log.warning, "consumer.drain_timed_out", consumer=self._durable, unhandled=len(self._held))
         finally:
             await end_tasks([self._puller, *self._workers, self._pinger], 1.0)
             self._give_back()
         try:
             await self._connection.flush()
         except BusUnavailable as error:
-            log.warning("consumer.drain_unconfirmed", consumer=self._durable, problem=str(error))
+            say(log.warning, "consumer.drain_unconfirmed", consumer=self._durable, problem=str(error))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -174,11 +175,11 @@ class Consumer:
                 problem = await self._pull()
             except HookbusError as error:
                 problem = str(error)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next try is the remedy
                 problem = type(error).__name__
-                log.exception("consumer.failed", consumer=self._durable)
+                say(log.exception, "consumer.failed", consumer=self._durable)
             if count := self._throttle.passes(problem):
-                log.warning("consumer.interrupted", consumer=self._durable, problem=problem, count=count)
+                say(log.warning, "consumer.interrupted", consumer=self._durable, problem=problem, count=count)
             if loop.time() - began > RETRY_WAIT_MAX:
                 waits = backoff(RETRY_WAIT, RETRY_WAIT_MAX)
             await asyncio.sleep(next(waits))
@@ -235,7 +236,8 @@ class Consumer:
         except InvalidMessage as error:
             self.consumed.unreadable += 1
             self._settle(taken, TERM)
-            log.error("event.unreadable", consumer=self._durable, sequence=taken.delivery.sequence, problem=str(error))  # noqa: TRY400
+            sequence, problem = taken.delivery.sequence, str(error)
+            say(log.error, "event.unreadable", consumer=self._durable, sequence=sequence, problem=problem)
             return
         try:
             async with asyncio.timeout(self._handler_timeout):
@@ -253,11 +255,11 @@ class Consumer:
         if taken.delivery.attempts >= self._max_deliver:
             self.consumed.terminated += 1
             self._settle(taken, TERM)
-            log.error("event.given_up", sequence=taken.delivery.sequence, exc_info=error, **about)
+            say(log.error, "event.given_up", sequence=taken.delivery.sequence, exc_info=error, **about)
         else:
             self.consumed.failed += 1
             self._settle(taken, nak_after(self._retry_delay))
-            log.warning("event.failed", retry_after_s=self._retry_delay, exc_info=error, **about)
+            say(log.warning, "event.failed", retry_after_s=self._retry_delay, exc_info=error, **about)
 
     def _settle(self, taken: Taken, answer: bytes) -> None:
         del self._held[taken]

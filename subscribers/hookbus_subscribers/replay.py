@@ -10,6 +10,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker import TOOL_EVENTS, Connection
+from hookbus_broker.log import say
 from hookbus_broker.tasks import backoff, end_tasks
 from hookbus_schemas import (
     BusUnavailable,
@@ -105,7 +106,7 @@ async def _open(connection: Connection, start: dict[str, object], *, patient: bo
         except HookbusError as error:
             if not _may_pass(error) or connection.is_closed or (not patient and loop.time() > give_up_at):
                 raise
-            log.warning("events.interrupted", problem=str(error))
+            say(log.warning, "events.interrupted", problem=str(error))
             await asyncio.sleep(wait)
         else:
             return reading
@@ -121,7 +122,7 @@ def _event(message: Msg, place: Delivery) -> ToolAfterEvent | ToolDeniedEvent | 
     try:
         return decode_event(message.data)
     except InvalidMessage as error:
-        log.error("event.unreadable", sequence=place.sequence, problem=str(error))  # noqa: TRY400
+        say(log.error, "event.unreadable", sequence=place.sequence, problem=str(error))
         return None
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import structlog
 
 from hookbus_broker import BusSettings, Connection, connect, open_bus, redacted
+from hookbus_broker.log import say
 from hookbus_broker.tasks import backoff
 from hookbus_schemas import BusUnavailable, ConfigError, Outcome, ToolAfterEvent, ToolDeniedEvent
 from hookbus_schemas.hook import Hook, observer, observes
@@ -79,13 +80,13 @@ async def _serve_on(
                 consumer = after_side(hook, connection)
                 await consumer.start()
                 ends.append(consumer.stop)
-            log.info("hook.served", hook=hook.name, after=observes(hook), server=connection.server)
+            say(log.info, "hook.served", hook=hook.name, after=observes(hook), server=connection.server)
         if ready is not None:
             ready()
         await stop.wait()
     finally:
         await asyncio.gather(*(end() for end in ends))
-    log.info("subscriber.drained", hooks=[hook.name for hook in hooks])
+    say(log.info, "subscriber.drained", hooks=[hook.name for hook in hooks])
 
 
 def after_side(hook: Hook, connection: Connection) -> Consumer:
@@ -127,7 +128,7 @@ async def _connect(bus: BusSettings, url: str, name: str) -> Connection:
             if loop.time() + wait >= give_up_at:
                 raise
             if not waited:
-                log.warning("bus.awaited", server=redacted(url), timeout_s=bus.connect_timeout, problem=str(error))
+                say(log.warning, "bus.awaited", server=redacted(url), timeout_s=bus.connect_timeout, problem=str(error))
             waited = True
             await asyncio.sleep(wait)
     raise AssertionError("backoff never ends")
@@ -148,7 +149,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
         if stop.is_set():
             signal.raise_signal(number)  # the second came before the first was looked at
-        log.info("subscriber.stopping", signal=number.name)
+        say(log.info, "subscriber.stopping", signal=number.name)
         stop.set()
 
     for number in SIGNALS:

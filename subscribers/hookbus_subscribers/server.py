@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from hookbus_broker import Connection, UsesBus
 from hookbus_broker.callbacks import Throttle
+from hookbus_broker.log import say
 from hookbus_schemas import (
     BusUnavailable,
     ConfigError,
@@ -191,8 +192,8 @@ class HookServer:
             problem = str(error)
         self.served.refused += 1
         if count := self._throttle.passes("refused"):
-            subject, reply = message.subject[:200], message.reply[:200]
-            log.warning("request.refused", hook=self._name, subject=subject, reply=reply, problem=problem, count=count)
+            about = {"subject": message.subject[:200], "reply": message.reply[:200], "problem": problem}
+            say(log.warning, "request.refused", hook=self._name, count=count, **about)
         return None
 
     def _join(self, first: Request, reply: str) -> None:
@@ -254,7 +255,7 @@ class HookServer:
 
     def _log(self, event: str, context: ToolHookContext, exc_info: BaseException | None = None) -> None:
         about = {"tool": context.tool_name, "executor": context.executor_id, "call_id": context.call_id}
-        log.error(event, hook=self._name, exc_info=exc_info, **about)
+        say(log.error, event, hook=self._name, exc_info=exc_info, **about)
 
     def _fail(self, request: Request, reason: str, code: str) -> None:
         self._answer(request, Decision.error(reason, reason_code=code))
@@ -272,7 +273,7 @@ class HookServer:
 
     def _on_disconnect(self) -> None:
         if self._requests:
-            log.warning("hook.bus_lost", hook=self._name, in_progress=len(self._requests))
+            say(log.warning, "hook.bus_lost", hook=self._name, in_progress=len(self._requests))
 
     # Draining.
 
@@ -280,7 +281,7 @@ class HookServer:
         try:
             await self._subscription.drain()
         except BusUnavailable as error:
-            log.warning("hook.drain_unconfirmed", hook=self._name, problem=str(error))
+            say(log.warning, "hook.drain_unconfirmed", hook=self._name, problem=str(error))
 
     async def _wait_idle(self) -> None:
         if self._requests:
@@ -289,7 +290,7 @@ class HookServer:
             async with asyncio.timeout(self._drain_timeout):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("hook.drain_timed_out", hook=self._name, unanswered=len(self._requests))
+            say(log.warning, "hook.drain_timed_out", hook=self._name, unanswered=len(self._requests))
 
     def _give_up(self) -> None:
         """Answer what is left with an error, and end its tasks."""
@@ -304,12 +305,11 @@ class HookServer:
             return
         _, left = await asyncio.wait(self._running, timeout=CANCEL_TIMEOUT)
         if left:
-            log.error(
-                "hook.abandoned", hook=self._name, calls=len(left), problem="they do not let themselves be cancelled"
-            )
+            problem = "they do not let themselves be cancelled"
+            say(log.error, "hook.abandoned", hook=self._name, calls=len(left), problem=problem)
 
     async def _flush(self) -> None:
         try:
             await self._connection.flush()
         except BusUnavailable as error:
-            log.warning("hook.drain_unconfirmed", hook=self._name, problem=str(error))
+            say(log.warning, "hook.drain_unconfirmed", hook=self._name, problem=str(error))

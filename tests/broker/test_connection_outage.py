@@ -2,10 +2,9 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
-import structlog
 from nats.aio.msg import Msg
 from structlog.testing import capture_logs
 
@@ -154,19 +153,6 @@ async def test_the_states_are_logged(own_server: NatsServer) -> None:
         {"event": "bus.reconnected", "log_level": "info"} | where,
         {"event": "bus.closed", "log_level": "info"} | where,
     ]
-
-
-@pytest.fixture
-def broken_log() -> Iterator[None]:
-    """A log that cannot be written, as when the terminal is gone."""
-
-    def fail(*_: object) -> str:
-        raise BrokenPipeError
-
-    before = structlog.get_config()
-    structlog.configure(processors=[fail])
-    yield
-    structlog.configure(**before)
 
 
 async def test_a_log_that_cannot_be_written_stops_nothing(

@@ -42,6 +42,24 @@ async def test_a_contract_from_attaching_to_removing(tmp_path: Path) -> None:
     assert (removed.code, removed.out) == (0, "contract of s 1 removed\n")
 
 
+async def test_a_contract_is_made_of_options_too(tmp_path: Path, bus_url: str) -> None:
+    """For the bounds that need no list."""
+    bounds = ("--max-tool-calls", "100", "--max-runtime-seconds", "60", "--expires-at", "2999-01-01T00:00:00Z")
+    attached, named, listed = await one_by_one(
+        tmp_path,
+        ("contracts", "attach", "s1", *bounds),
+        ("contracts", "attach", "s2", "--id", "ctr_1", "--max-tool-calls", "1"),
+        ("contracts", "list", "--json"),
+        HOOKBUS_URL=bus_url,
+    )
+    assert (attached.code, named.code, named.out) == (0, 0, "ctr_1 attached to s2\n")
+    first, second = json.loads(listed.out)
+    assert attached.out == f"{first['id']} attached to s1\n"
+    assert first["id"].startswith("ctr_")
+    limits = (first["max_tool_calls"], first["max_runtime_seconds"], first["expires_at"])
+    assert (limits, second["max_tool_calls"]) == ((100, 60, "2999-01-01T00:00:00Z"), 1)
+
+
 async def test_a_slip_attaches_nothing(tmp_path: Path, bus_url: str) -> None:
     """Each is one line that says what to do, with exit code 2."""
     (tmp_path / "good.json").write_text(json.dumps(CONTRACT))
@@ -53,6 +71,13 @@ async def test_a_slip_attaches_nothing(tmp_path: Path, bus_url: str) -> None:
         ("attach", "s", "none.json"): "contract none.json cannot be read: No such file or directory",
         ("attach", "s", "field.json"): "contract: max_tool_call: Extra inputs are not permitted",
         ("attach", "s", "broken.json"): "contract: ",
+        ("attach", "s"): "give a contract: a file, - for standard input, or a bound such as --max-tool-calls 100",
+        ("attach", "s", "--id", "c"): "give a contract",
+        ("attach", "s", "--max-tool-calls", "-1"): "contract: max_tool_calls: ",
+        ("attach", "s", "--expires-at", "soon"): "contract: expires_at: ",
+        ("attach", "s", "--max-runtime-seconds", "nan"): "contract: max_runtime_seconds: ",
+        ("attach", "s", "--max-tool-calls", "5", "--id", ""): "contract: id: ",
+        ("attach", "s", "good.json", "--max-tool-calls", "5"): "either a file or the fields of a contract, not both",
         ("attach", " ", "good.json"): "a session's id should be text that is not blank",
     }
     assert (await hookbus(tmp_path, "hooks", "add", "guard", HOOKBUS_URL=bus_url)).code == 0

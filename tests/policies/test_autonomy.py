@@ -115,6 +115,9 @@ ATTACKS = [
     pytest.param(
         INSIDE, "shell", {"command": "timeout 5 sh -c 'ls > /x'", "cwd": "{W}"}, id="shell started by another"
     ),
+    pytest.param(INSIDE, "read_file", {"path": " /etc/passwd", "cwd": "{W}"}, id="a space before the path"),
+    pytest.param({"allow_shell": False}, "zsh", {"script": "ls"}, id="another shell"),
+    pytest.param({"allow_shell": False}, "run_terminal_cmd", {"input": "ls"}, id="a terminal"),
     pytest.param(INSIDE, "edit", {"target_file": "/etc/passwd"}, id="target file"),
     pytest.param(INSIDE, "run", {"cmd": "bash -c 'ls > /etc/x'"}, id="redirection in a shell in a shell"),
     pytest.param({"mode": "readonly"}, "process", {"Action": "start", "action": "list"}, id="two actions"),
@@ -172,6 +175,11 @@ async def test_harmless_calls_are_let_pass(
         pytest.param({"mode": "readonyl"}, "autonomy.mode is 'readonyl'", id="mode"),
         pytest.param({"workspace_only": True}, "workspace_root should be a folder", id="no root"),
         pytest.param({"workspace_root": "here"}, "workspace_root should be absolute, not here", id="relative root"),
+        pytest.param({"workspace_root": "~nobody-at-all/x"}, "workspace_root should be absolute", id="home of nobody"),
+        pytest.param({"workspace_root": "/w\0"}, "workspace_root should be absolute", id="NUL in the root"),
+        pytest.param({"forbidden_path_globs": ["secrets/*"]}, "should begin with .* unlike secrets", id="no place"),
+        pytest.param({"forbidden_path_globs": ["$HOME/x"]}, "should begin with .* unlike", id="a variable"),
+        pytest.param({"forbidden_path_globs": ["/etc/"]}, "not end with /, unlike /etc/", id="slash at the end"),
         pytest.param({"forbidden_path_globs": "/etc/*"}, "autonomy.forbidden_path_globs", id="no list"),
         pytest.param({"allowed_shell_command_globs": [1]}, "autonomy.allowed_shell_command_globs", id="no text"),
         pytest.param({"modus": "full"}, "autonomy.modus is no setting: did you mean mode?", id="misspelt"),

@@ -297,6 +297,14 @@ async def test_stopping_gives_back_what_does_not_finish(bus: Bus) -> None:
         await until(lambda: sorted(seen.ids) == ["event-0", "event-1"])
 
 
+async def test_a_log_that_cannot_be_written_ends_no_consuming(broken_log: None, bus: Bus) -> None:
+    """An event whose handler failed comes again, and those behind it come."""
+    operator, seen = await bus.streams(), Seen(fails={"event-0": 1})
+    await bus.record(operator, make_event(0), make_event(1))
+    async with Consumer(await bus.connection(), "audit", seen, retry_delay=0.01):
+        await until(lambda: sorted(seen.ids) == ["event-0", "event-0", "event-1"])
+
+
 async def test_only_the_subjects_that_were_asked_for_come(bus: Bus) -> None:
     """And a later process may ask for others."""
     operator, one, two = await bus.streams(), Seen(), Seen()

@@ -54,6 +54,18 @@ async def test_draining_does_not_wait_for_a_hook_that_hangs(bus: Bus) -> None:
     assert not server._running
 
 
+async def test_draining_answers_also_when_the_log_cannot_be_written(broken_log: None, bus: Bus) -> None:
+    """That the time ran out is told to who asked, whoever reads the log."""
+    asker = await bus.asker("h")
+    server = HookServer(Asked(Gate()), await bus.connection(), drain_timeout=0.05)
+    await server.start()
+    taken = await asker.send(encode(asker.context()))
+    await until(lambda: len(server._requests) == 1)
+    async with asyncio.timeout(5):
+        await server.drain()
+        assert decode(Decision, await taken).reason_code == "draining"
+
+
 async def test_draining_does_not_wait_for_a_thread_that_hangs(bus: Bus) -> None:
     """A plain function cannot be cancelled; its thread is left to itself."""
     end, began = ThreadEvent(), ThreadEvent()
