@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from hookbus_cli import check, contracts, events, hooks, show, up
+from hookbus_cli import check, contracts, events, hooks, show, up, whatif
 from hookbus_cli.command import Options
 
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -27,6 +27,7 @@ app.command("demo", epilog=show.EPILOG)(show.demo)
 app.command("up", epilog=up.UP_EPILOG)(up.up)
 app.command("serve", epilog=up.SERVE_EPILOG)(up.serve)
 app.command("check", epilog=check.EPILOG)(check.check)
+app.command("whatif", epilog=whatif.EPILOG)(whatif.whatif)
 app.add_typer(hooks.app, name="hooks")
 app.add_typer(contracts.app, name="contracts")
 app.add_typer(events.app, name="events")
