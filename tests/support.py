@@ -109,6 +109,7 @@ class NatsServer:
     def suspend(self) -> None:
         """Stop the process from running, its sockets left open: a half-open peer."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)  # until then some of its threads run on, and may answer
 
     def resume(self) -> None:
         """Let a suspended process run on."""

@@ -56,14 +56,14 @@ async def test_a_password_may_hold_any_character() -> None:
     """As long as the URL escapes it."""
     with NatsServer('authorization { user: "u@x", password: "p:/@%é" }\n', user="u%40x:p%3A%2F%40%25%C3%A9") as server:
         async with await connect(BusSettings(url=server.url), name="test") as connection:
-            await connection.barrier()
+            assert connection.is_connected
 
 
 async def test_a_user_without_password_is_a_token() -> None:
     """As NATS reads URLs."""
     with NatsServer('authorization { token: "t0ken" }\n', user="t0ken") as server:
         async with await connect(BusSettings(url=server.url), name="test") as connection:
-            await connection.barrier()
+            assert connection.is_connected
 
 
 async def test_an_unknown_host_is_said_to_be_unknown() -> None:
@@ -97,7 +97,7 @@ async def test_the_timeout_covers_all_servers_together(own_server: NatsServer) -
     async with FakeServer(greeting=b"") as silent:
         for urls in (f"{silent.url},{own_server.url}", f"{own_server.url},{silent.url}"):
             async with asyncio.timeout(2), await connect(BusSettings(url=urls, connect_timeout=1), name="test") as bus:
-                await bus.barrier()
+                assert bus.server == f"127.0.0.1:{own_server.port}"
 
 
 async def test_without_a_url_there_is_nothing_to_connect_to() -> None:
@@ -108,7 +108,7 @@ async def test_without_a_url_there_is_nothing_to_connect_to() -> None:
 async def test_the_url_given_wins(bus_url: str) -> None:
     """Over that of the settings."""
     async with await connect(BusSettings(url="nats://127.0.0.1:1"), name="test", url=bus_url) as connection:
-        await connection.barrier()
+        assert connection.server == bus_url.rpartition("@")[2]
 
 
 async def test_no_echo_spares_a_connection_its_own_messages(bus_url: str) -> None:

@@ -1,6 +1,7 @@
 """The embedded server: found or started, shared, restarted, handed over, and never left behind."""
 
 import asyncio
+import errno
 import importlib.metadata
 import json
 import os
@@ -80,8 +81,15 @@ async def test_it_listens_on_loopback_alone(settings: BusSettings) -> None:
     """Nobody else on the network gets as far as the password."""
     async with asyncio.timeout(10), embedded(settings) as server:
         port = int(server.url.rpartition(":")[2])
-        with socket.socket() as other:
-            other.bind(("127.0.0.2", port))  # taken, if the server listened on all addresses
+        assert await asyncio.to_thread(_connecting, "127.0.0.1", port) == 0
+        # All of 127.0.0.0/8 is this machine: only a server that listens on every address answers here.
+        assert await asyncio.to_thread(_connecting, "127.0.0.2", port) == errno.ECONNREFUSED
+
+
+def _connecting(host: str, port: int) -> int:
+    """Return what becomes of a connection: 0, or an `errno`."""
+    with socket.socket() as client:
+        return client.connect_ex((host, port))
 
 
 async def test_a_second_user_in_the_process_shares_the_server(settings: BusSettings) -> None:

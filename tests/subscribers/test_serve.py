@@ -1,6 +1,7 @@
 """Serving hooks as a process does: real children, real signals."""
 
 import asyncio
+import json
 import signal
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from structlog.testing import capture_logs
 
-from children import Child
+from children import Child, alive
 from hookbus_broker import BusSettings
 from hookbus_schemas import BusUnavailable, ConfigError, Decision, Outcome, ToolHook, Verdict, decode, encode, subjects
 from hookbus_subscribers import hook, serve
@@ -219,22 +220,35 @@ async def test_serving_leaves_signals_as_they_were(bus: Bus) -> None:
 
 async def test_hooks_can_be_served_outside_the_main_thread(bus: Bus) -> None:
     """Where nobody can handle signals."""
-    ended = threading.Event()
+    asker, ready, stop = await bus.asker("allow"), threading.Event(), threading.Event()
 
     async def run() -> None:
-        stop = asyncio.Event()
-        await serve(_allow, bus=bus.settings, stop=stop, ready=stop.set)
-        ended.set()
+        served = asyncio.Event()
+        serving = asyncio.create_task(serve(_allow, bus=bus.settings, stop=served, ready=ready.set))
+        await asyncio.to_thread(stop.wait)
+        served.set()
+        await serving
 
-    threading.Thread(target=lambda: asyncio.run(run()), daemon=True).start()
-    await until(ended.is_set)
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    await until(ready.is_set)
+    assert (await asker.ask()).decision is Verdict.ALLOW
+    stop.set()
+    await until(lambda: not thread.is_alive())
 
 
 async def test_hooks_can_be_served_on_an_embedded_bus(tmp_path: Path) -> None:
     """With no URL configured a bus is started, and ends with the serving."""
-    stop = asyncio.Event()
+    stop, pids, settings = asyncio.Event(), list[int](), BusSettings(state_dir=tmp_path / "bus")
+
+    def ready() -> None:
+        pids.append(json.loads((settings.state_dir / "server.json").read_text())["pid"])
+        assert alive(pids[0])
+        stop.set()
+
     async with asyncio.timeout(15):
-        await serve(_allow, bus=BusSettings(state_dir=tmp_path / "bus"), stop=stop, ready=stop.set)
+        await serve(_allow, bus=settings, stop=stop, ready=ready)
+    assert [alive(pid) for pid in pids] == [False]
 
 
 @hook("allow")

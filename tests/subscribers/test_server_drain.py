@@ -98,3 +98,4 @@ async def test_draining_without_a_bus_ends_all_the_same(own_server: NatsServer) 
         await connection.wait_disconnected()
         async with asyncio.timeout(5):
             await server.drain()
+        assert not connection.is_connected
