@@ -16,6 +16,7 @@ from hookbus_schemas.bash_given import Given, given, runs_its_input
 from hookbus_schemas.bash_heredoc import here_document
 from hookbus_schemas.bash_syntax import (
     BASH_ONLY,
+    DASH,
     REDIRECTS,
     Unclear,
     check,
@@ -111,7 +112,9 @@ class Reading:
         words = [*parts[parts.index(named) + 1 :], *late, *self._moved.pop(node.id, [])]
         words.sort(key=lambda word: word.start_byte)
         before = [self._text(part) for part in parts[: parts.index(named)]]
-        self._simple(before, self._named(named), words)
+        after = node.next_sibling
+        dashed = after is not None and DASH.fullmatch(self._source[node.end_byte : start(after, self._source)])
+        self._simple(before, self._named(named), words, ["-"] if dashed else [])
 
     def _named(self, node: Node) -> str:
         name = static(node.children[0], self._source)
@@ -123,9 +126,9 @@ class Reading:
             raise Unclear("the name of a command holds unusual characters")
         return name
 
-    def _simple(self, before: list[str], name: str, words: list[Node]) -> None:
+    def _simple(self, before: list[str], name: str, words: list[Node], dash: list[str]) -> None:
         values = [static(word, self._source) for word in words]
-        texts = [self._text(word) for word in words]
+        texts = [self._text(word) for word in words] + dash
         alone = " ".join([name, *texts])
         # By itself too: otherwise a glob for a program would be met by the name of a variable, as in `ls=1 rm`.
         self.commands += [" ".join([*before, alone]), alone] if before else [alone]

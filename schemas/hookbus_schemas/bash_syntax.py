@@ -45,6 +45,8 @@ BASH_ONLY = names("(( [[ $[ <( >( &> &>> |& ;& ;;& <<< function select array ans
 
 _OPERATORS = names("; & && || | |& ;; ;& ;;& ( ) (( )) $( ` <( >(")
 _BLANKS = re.compile(rb"[ \t]*")
+DASH = re.compile(rb"[ \t]+-[ \t]+")
+"""What the grammar leaves out before a here-document, as in `python3 - <<E`."""
 _SPACES = re.compile(rb"[ \t\n]*")
 _WORD = re.compile(rb"(?!#)(?:[^\s|&;()<>$`'\"\\]|\\[^\n])+")
 _LEAVES = {
@@ -180,6 +182,8 @@ def _check_gap(node: Node, previous: Node | None, child: Node, source: bytes) ->
     begin = previous.end_byte if previous else 0 if node.type == "program" else start(node, source)
     gap = source[begin : start(child, source)]
     allowed = _SPACES if node.type in BLOCKS or node.type == "array" else _BLANKS
+    if previous and (previous.type, child.type) == ("command", "heredoc_redirect") and DASH.fullmatch(gap):
+        return
     if node.type in TIGHT and gap:
         raise Unclear("parts of one word stand apart")
     joined = _check_blank(gap, allowed)
