@@ -11,14 +11,24 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from hookbus_cli import stats_view
 from hookbus_cli.command import DENIED, command, options, out, plain, running_bus
 from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent
-from hookbus_subscribers import StoredEvent, read_events
+from hookbus_subscribers import EventFilter, StoredEvent, replay
 from hookbus_subscribers.chains import Fault, Finding, Verifier, verified
+from hookbus_subscribers.stats import Stats
 
 app = typer.Typer(help="Read the record of calls.", no_args_is_help=True)
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+Since = Annotated[
+    str | None, typer.Option(help="Such as 10m, 2h, 2026-11-30T10:00; all by default.", show_default=False)
+]
+Until = Annotated[str | None, typer.Option(help="The same; to the end by default.", show_default=False)]
+OfSession = Annotated[str | None, typer.Option("--session", help="Of this session alone.", show_default=False)]
+OfTool = Annotated[str | None, typer.Option("--tool", help="Of tools that match this glob.", show_default=False)]
+OfSender = Annotated[str | None, typer.Option("--sender", help="Of this sender alone.", show_default=False)]
+OfOutcome = Annotated[Outcome | None, typer.Option("--outcome", help="That ended so.", show_default=False)]
 COLOURS = {Outcome.COMPLETED: "green", Outcome.DENIED: "red", Outcome.INTERRUPTED: "magenta"}
 
 
@@ -31,17 +41,21 @@ def _group() -> None:
 @command()
 async def tail(
     context: typer.Context,
-    since: Annotated[
-        str | None, typer.Option(help="Such as 10m, 2h, 2026-11-30T10:00; all by default.", show_default=False)
-    ] = None,
+    since: Since = None,
+    until: Until = None,
+    session: OfSession = None,
+    tool: OfTool = None,
+    sender: OfSender = None,
+    outcome: OfOutcome = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
 ) -> int:
     """Show the recorded calls, oldest first."""
-    begin = None if since is None else parse_time(since)
+    begin, end = _bound(since), _bound(until)
+    wanted = EventFilter(session, tool, sender, outcome)
     async with (
         running_bus(options(context).bus(), "hookbus events") as connection,
-        aclosing(read_events(connection, since=begin, follow=follow)) as stored,
+        aclosing(replay(connection, since=begin, until=end, follow=follow, wanted=wanted)) as stored,
     ):
         async for one in stored:
             if json:
@@ -90,6 +104,40 @@ def _summary(verifier: Verifier) -> str:
     return (
         f"[red]not clean[/]: {whole}, {len(verifier.findings)} findings; good up to {verifier.last_good} in the stream"
     )
+
+
+@app.command(epilog="Example: hookbus events stats --since 24h  ·  hookbus events stats --tool 'db_*' --json")
+@command()
+async def stats(
+    context: typer.Context,
+    since: Since = None,
+    until: Until = None,
+    session: OfSession = None,
+    tool: OfTool = None,
+    sender: OfSender = None,
+    outcome: OfOutcome = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
+) -> int:
+    """Count the recorded calls: outcomes, denials by hook and reason code, and how long each hook took."""
+    begin, end = _bound(since), _bound(until)
+    found = Stats()
+    async with (
+        running_bus(options(context).bus(), "hookbus events") as connection,
+        aclosing(
+            replay(connection, since=begin, until=end, wanted=EventFilter(session, tool, sender, outcome))
+        ) as stored,
+    ):
+        async for one in stored:
+            found.add(one.event)
+    if json:
+        out.print_json(data=stats_view.as_json(found))
+    else:
+        stats_view.show(found)
+    return 0
+
+
+def _bound(text: str | None) -> float | None:
+    return None if text is None else parse_time(text)
 
 
 def parse_time(text: str, now: float | None = None) -> float:

@@ -15,7 +15,7 @@ from hookbus_broker import Connection, UsesBus
 from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_cli.events import parse_time
 from hookbus_schemas import Hook
-from hookbus_subscribers import BUILT_IN, load_hooks, read_events
+from hookbus_subscribers import BUILT_IN, load_hooks, replay
 from hookbus_subscribers.whatif import Group, WhatIf, try_hook
 
 MOST_TOOLS = 20
@@ -42,7 +42,7 @@ async def whatif(
     async with (
         running_bus(said.bus(), "hookbus whatif") as connection,
         _attached(hook, connection),
-        aclosing(read_events(connection, since=begin)) as events,
+        aclosing(replay(connection, since=begin)) as events,
     ):
         began = time.perf_counter()
         found = await try_hook(hook, events)

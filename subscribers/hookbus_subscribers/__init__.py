@@ -19,7 +19,7 @@ from hookbus_subscribers.contract_scope import ContractScope
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
 from hookbus_subscribers.pull import JetStreamRefusal
-from hookbus_subscribers.replay import StoredEvent, read_events
+from hookbus_subscribers.replaying import EventFilter, StoredEvent, replay
 from hookbus_subscribers.semantic_kernel_policy import SemanticKernelPolicy, SemanticKernelSettings
 from hookbus_subscribers.serve import serve
 from hookbus_subscribers.server import HookServer
@@ -36,6 +36,7 @@ __all__ = [
     "Consumer",
     "ContractScope",
     "Decision",
+    "EventFilter",
     "FunctionHook",
     "HookRegistration",
     "HookServer",
@@ -52,6 +53,6 @@ __all__ = [
     "hook",
     "load_hooks",
     "make_built_in",
-    "read_events",
+    "replay",
     "serve",
 ]

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hookbus_broker import TOOL_EVENTS, Connection
 from hookbus_schemas import ChainLink, digest
 from hookbus_subscribers.pull import request
-from hookbus_subscribers.replay import StoredEvent, read_events
+from hookbus_subscribers.replaying import StoredEvent, replay
 
 FAR = 20_000
 """Events of a chain that may come before one that is missing: an outbox sends again, but nothing so old."""
@@ -167,7 +167,7 @@ async def verified(connection: Connection) -> Verifier:
     """
     state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
     verifier = Verifier(is_trimmed=int(state["first_seq"]) > 1)
-    async with aclosing(read_events(connection)) as events:
+    async with aclosing(replay(connection)) as events:
         async for stored in events:
             verifier.add(stored)
     verifier.end()

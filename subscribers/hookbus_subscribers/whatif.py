@@ -10,7 +10,7 @@ from hookbus_schemas.hook import Decide, decider
 from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_schemas.registration import MAX_TIMEOUT_MS
 from hookbus_schemas.threads import Threads
-from hookbus_subscribers.replay import StoredEvent
+from hookbus_subscribers.replaying import StoredEvent
 
 AT_ONCE = 64
 """Recorded calls that the hook is asked about at once."""

@@ -168,6 +168,10 @@ asyncio.run(main())
             ("tool:denied", "nosuch"),
         ]
         assert (await hookbus(tmp_path, "events", "tail", "--since", "2100-01-01T00:00")).out == ""
+        found = json.loads((await hookbus(tmp_path, "events", "stats", "--json")).out)
+        assert (found["calls"], sum(found["outcomes"].values())) == (len(events), len(events))
+        shown = (await hookbus(tmp_path, "events", "stats", "--outcome", "denied")).out.splitlines()
+        assert shown[0] == f"{found['outcomes']['denied']} calls: {found['outcomes']['denied']} denied"
         verified = await hookbus(tmp_path, "events", "verify")
         whole = f"clean: {len(events)} events in 1 chains, none missing, none changed\n"
         assert (verified.code, verified.out) == (0, whole)

@@ -19,7 +19,7 @@ from hookbus_schemas import (
     ToolDeniedEvent,
     subjects,
 )
-from hookbus_subscribers import Decision, HookServer, ToolHookContext, hook, read_events
+from hookbus_subscribers import Decision, HookServer, ToolHookContext, hook, replay
 from support import eventually
 
 from .conftest import NatsContainer
@@ -57,7 +57,7 @@ class Bus:
 
     async def events(self) -> list[ToolAfterEvent | ToolDeniedEvent]:
         """Return what the stream holds of this test's executor."""
-        async with asyncio.timeout(10), aclosing(read_events(self.connection)) as stored:
+        async with asyncio.timeout(10), aclosing(replay(self.connection)) as stored:
             return [one.event async for one in stored if one.event.context.executor_id == self.name]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hookbus_schemas import ChainLink, Outcome, ToolAfterEvent, ToolHookContext, digest, encode
 from hookbus_subscribers.chains import Fault, Verifier
-from hookbus_subscribers.replay import StoredEvent
+from hookbus_subscribers.replaying import StoredEvent
 
 Sealed = tuple[ToolAfterEvent, bytes]
 

@@ -67,7 +67,7 @@ def test_an_answer_holds_the_decision_and_the_digest(decision: Decision) -> None
 )
 def test_an_ack_subject_says_where_a_delivery_stands(subject: str) -> None:
     """Of both versions that servers write."""
-    assert delivery(subject) == Delivery(attempts=2, sequence=30, consumer_sequence=4, pending=5)
+    assert delivery(subject) == Delivery(attempts=2, sequence=30, consumer_sequence=4, stored_at=1.7e9, pending=5)
 
 
 @pytest.mark.parametrize("subject", ["", "reply.e.h.t", "$JS.ACK.S.c.a.b.c.d.e", "$JS.ACK.S.c.1.2"])

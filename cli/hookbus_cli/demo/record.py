@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hookbus_broker import Connection
 from hookbus_cli.demo.view import Row
 from hookbus_schemas import Outcome, ToolAfterEvent, ToolDeniedEvent
-from hookbus_subscribers import read_events
+from hookbus_subscribers import replay as replay_events
 
 Event = ToolAfterEvent | ToolDeniedEvent
 
@@ -33,7 +33,7 @@ class Replay:
 async def replay(connection: Connection) -> Replay:
     """Read the whole stream."""
     began = time.perf_counter()
-    events = [stored.event async for stored in read_events(connection)]
+    events = [stored.event async for stored in replay_events(connection)]
     return Replay(tuple(events), time.perf_counter() - began)
 
 

@@ -17,10 +17,12 @@ from hookbus_schemas import (
     ConfigError,
     HookbusError,
     InvalidMessage,
+    Outcome,
     ToolAfterEvent,
     ToolDeniedEvent,
     decode_event,
 )
+from hookbus_schemas.globs import matches
 from hookbus_subscribers.delivery import Delivery, delivery
 from hookbus_subscribers.pull import JetStreamRefusal, Pull, from_time, nanoseconds, request
 
@@ -45,8 +47,44 @@ class StoredEvent:
     body: bytes = field(default=b"", repr=False, compare=False)
 
 
-async def read_events(
-    connection: Connection, *, since: float | None = None, start_sequence: int | None = None, follow: bool = False
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events are wanted; None for all.
+
+    Attributes:
+        session, sender: exactly.
+        tool: a glob, in which only ``*`` is special.
+        outcome: how the call ended.
+    """
+
+    session: str | None = None
+    tool: str | None = None
+    sender: str | None = None
+    outcome: Outcome | None = None
+
+    def wants(self, event: ToolAfterEvent | ToolDeniedEvent) -> bool:
+        """Tell whether an event is wanted."""
+        context = event.context
+        return (
+            self.session in (None, context.session_id)
+            and self.sender in (None, context.sender_id)
+            and self.outcome in (None, event.outcome)
+            and (self.tool is None or matches(self.tool, context.tool_name))
+        )
+
+
+ALL = EventFilter()
+"""Every event is wanted."""
+
+
+async def replay(
+    connection: Connection,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    start_sequence: int | None = None,
+    follow: bool = False,
+    wanted: EventFilter = ALL,
 ) -> AsyncGenerator[StoredEvent, None]:
     """Yield the stored events in the order of the stream, without a gap, also across a loss of the bus.
 
@@ -56,12 +94,16 @@ async def read_events(
         connection: the bus.
         since: seconds since 1970 by the server's clock: begin with what was stored then or later.
         start_sequence: begin with this place in the stream; without either, begin with the first event.
+        until: seconds since 1970 by the same clock: end before what was stored then or later.
         follow: go on with what comes; otherwise end with what was the last when the reading began.
+        wanted: which events; the others are passed over.
 
     Raises:
-        ConfigError: both starts are given, or one cannot mean anything.
+        ConfigError: both starts are given, or one cannot mean anything; `until` and `follow` are.
         BusUnavailable, JetStreamRefusal, PermissionRefused: the stream cannot be read.
     """
+    if follow and until is not None:
+        raise ConfigError("follow goes on for ever, until ends it: give one")
     start = _start(since, start_sequence)
     state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
     last = None if follow else int(state["last_seq"])
@@ -73,7 +115,9 @@ async def read_events(
             while (taken := await reading.next()) is not None:
                 message, place = taken
                 start = _from_sequence(place.sequence + 1)
-                if (event := _event(message, place)) is not None:
+                if until is not None and place.stored_at >= until:
+                    return
+                if (event := _event(message, place)) is not None and wanted.wants(event):
                     yield StoredEvent(place.sequence, event, message.data)
                 if last is not None and (place.sequence >= last or not place.pending):
                     return

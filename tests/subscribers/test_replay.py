@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from hookbus_broker import Connection
 from hookbus_schemas import BusUnavailable, ConfigError, Outcome
-from hookbus_subscribers import JetStreamRefusal, StoredEvent, read_events
-from hookbus_subscribers import replay as replay_module
+from hookbus_subscribers import EventFilter, JetStreamRefusal, StoredEvent, replay
+from hookbus_subscribers import replaying as replay_module
 from hooking import Bus, make_event
 from support import NatsServer, until
 
@@ -18,7 +18,7 @@ from support import NatsServer, until
 async def read(connection: Connection, *, since: float | None = None, start_sequence: int | None = None) -> list[int]:
     """Return the sequences of what is read to the end."""
     async with asyncio.timeout(5):
-        reading = read_events(connection, since=since, start_sequence=start_sequence)
+        reading = replay(connection, since=since, start_sequence=start_sequence)
         return [stored.sequence async for stored in reading]
 
 
@@ -28,7 +28,7 @@ async def test_all_events_are_read_in_their_order_and_once(bus: Bus) -> None:
     events = [make_event(number, Outcome.DENIED if number % 5 else Outcome.COMPLETED) for number in range(50)]
     await bus.record(connection, *events)
     async with asyncio.timeout(5):
-        stored = [each async for each in read_events(connection)]
+        stored = [each async for each in replay(connection)]
     assert stored == [StoredEvent(number, event) for number, event in enumerate(events, start=1)]
 
 
@@ -65,7 +65,7 @@ async def test_what_is_recorded_meanwhile_is_not_waited_for(bus: Bus) -> None:
     await bus.record(connection, make_event(0), make_event(1))
     sequences = []
     async with asyncio.timeout(5):
-        async for stored in read_events(connection):
+        async for stored in replay(connection):
             sequences.append(stored.sequence)
             await bus.record(connection, make_event(len(sequences) + 1))
     assert sequences == [1, 2]
@@ -76,7 +76,7 @@ async def test_following_goes_on_with_what_comes(bus: Bus) -> None:
     connection = await bus.streams()
     await bus.record(connection, make_event(0))
     sequences = []
-    async with asyncio.timeout(5), aclosing(read_events(connection, follow=True)) as reading:
+    async with asyncio.timeout(5), aclosing(replay(connection, follow=True)) as reading:
         async for stored in reading:
             sequences.append(stored.sequence)
             if len(sequences) == 5:
@@ -93,7 +93,7 @@ async def test_following_survives_the_death_of_the_server(own_server: NatsServer
         connection, sequences = await bus.streams(), list[int]()
 
         async def follow() -> None:
-            async for stored in read_events(connection, follow=True):
+            async for stored in replay(connection, follow=True):
                 sequences.append(stored.sequence)
 
         await bus.record(connection, make_event(0), make_event(1))
@@ -115,7 +115,7 @@ async def test_a_reading_whose_consumer_is_removed_goes_on(bus: Bus) -> None:
     """As after a long pause of the reader, when the server has forgotten it."""
     connection, sequences = await bus.streams(), []
     await bus.record(connection, make_event(0))
-    async with asyncio.timeout(5), aclosing(read_events(connection, follow=True)) as reading:
+    async with asyncio.timeout(5), aclosing(replay(connection, follow=True)) as reading:
         async for stored in reading:
             sequences.append(stored.sequence)
             if len(sequences) == 2:
@@ -173,3 +173,43 @@ async def test_a_start_that_cannot_mean_anything_is_refused(bus: Bus, since: flo
     """Before the bus is asked."""
     with pytest.raises(ConfigError, match="since"):
         await read(await bus.connection(), since=since, start_sequence=sequence)
+
+
+async def test_reading_ends_before_what_was_stored_at_the_end_or_later(bus: Bus) -> None:
+    """Exact on both sides, by the server's time; a reading that follows has no end."""
+    connection = await bus.streams()
+    await bus.record(connection, *(make_event(number) for number in range(4)))
+    times = [(await connection.jetstream().get_msg("TOOL_EVENTS", number)).time for number in (2, 4)]
+    since, until_then = (at.timestamp() for at in times if at)
+    async with asyncio.timeout(5):
+        found = [one.sequence async for one in replay(connection, since=since, until=until_then)]
+        assert found == [2, 3]
+        assert [one async for one in replay(connection, until=0.0)] == []
+        with pytest.raises(ConfigError, match="give one"):
+            await anext(replay(connection, until=0.0, follow=True))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sequences"),
+    [
+        pytest.param(EventFilter(), [1, 2, 3, 4], id="all"),
+        pytest.param(EventFilter(session="s1"), [1, 2], id="session"),
+        pytest.param(EventFilter(session=""), [], id="no session"),
+        pytest.param(EventFilter(sender="bob"), [2, 4], id="sender"),
+        pytest.param(EventFilter(tool="db_*"), [1, 4], id="tool"),
+        pytest.param(EventFilter(outcome=Outcome.DENIED), [3], id="outcome"),
+        pytest.param(EventFilter(session="s2", tool="db_*", sender="bob"), [4], id="all of them"),
+    ],
+)
+async def test_a_filter_passes_over_what_is_not_wanted(bus: Bus, wanted: EventFilter, sequences: list[int]) -> None:
+    """By session, sender, tool and outcome."""
+    connection = await bus.streams()
+    rows = [("s1", "ann", "db_drop"), ("s1", "bob", "shell"), ("s2", "ann", "shell"), ("s2", "bob", "db_drop")]
+    events = []
+    for number, (session, sender, tool) in enumerate(rows):
+        event = make_event(number, Outcome.DENIED if number == 2 else Outcome.COMPLETED)
+        about = {"session_id": session, "sender_id": sender, "tool_name": tool}
+        events.append(event.model_copy(update={"context": event.context.model_copy(update=about)}))
+    await bus.record(connection, *events)
+    async with asyncio.timeout(5):
+        assert [one.sequence async for one in replay(connection, wanted=wanted)] == sequences
