@@ -54,7 +54,10 @@ async def check(
         str | None, typer.Argument(metavar="ARGS", help="A JSON object, or - for standard input.", show_default=False)
     ] = None,
     calls: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Calls, one JSON object a line; - for standard input.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help='Lines such as {"id": 1, "tool": "ls", "arguments": {}}; - for standard input.'
+        ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, as before the command.")] = None,
     session: Annotated[str, typer.Option(help="Session id.")] = "",
@@ -64,8 +67,9 @@ async def check(
 ) -> int:
     """Ask every hook about a call: nothing runs, nothing is counted. Exit code 0 allow, 1 deny, 2 error.
 
-    With --calls each line gives one line of JSON, in order, and the exit code is 0 when all were answered. Where no bus
-    runs, one is started for this command alone, with the built-in hooks.
+    With --calls each line gives one line of JSON, in order, and the exit code is 0 when all were answered.
+
+    Where no bus runs, one is started for this command alone, with the built-in hooks.
     """
     before = options(context)
     said = dataclasses.replace(before, config=config or before.config)
@@ -157,8 +161,8 @@ async def _check_line(executor: Executor, number: int, line: str) -> dict[str, o
         of = Session(call.session_id, channel_id=call.channel_id, sender_id=call.sender_id)
     except (ValidationError, ConfigError) as error:
         problem = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else {"msg": str(error)}
-        where = ".".join(str(part) for part in problem.get("loc", ())) or "it"
-        return _refused(_id(line), f"line {number} is no call: {where}: {problem['msg']}")
+        where = "".join(f"{part}: " for part in problem.get("loc", ()))
+        return _refused(_id(line), f"line {number} is no call: {where}{problem['msg']}")
     admission = await executor.admit(call.tool, arguments, session=of, dry_run=True)
     return {"id": call.id} | _as_json(admission)
 

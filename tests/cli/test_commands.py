@@ -106,7 +106,7 @@ async def test_a_thousand_calls_are_answered_in_order_on_a_bus_made_for_them(tmp
     assert [answer["id"] for answer in answers if not answer["allowed"]] == ["raw", None, "no tool"]
     assert {answers[n]["denied_by"] for n in (10, 11, 12)} == {"executor"}
     assert answers[10]["reason"] == "arguments must be a JSON object, not an array"
-    assert answers[11]["reason"].startswith("line 12 is no call: ")
+    assert answers[11]["reason"].startswith("line 12 is no call: Invalid JSON: ")
     assert answers[12]["reason"] == "line 13 is no call: tool: Field required"
     assert [one["hook"] for one in answers[0]["decisions"]] == ASKED
     assert os.listdir(tmp_path) == ["calls.jsonl"]  # noqa: PTH208

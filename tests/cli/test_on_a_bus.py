@@ -6,8 +6,9 @@ from pathlib import Path
 
 import nats
 
-from cli.running import COMMAND, environment, hookbus, one_by_one
+from cli.running import COMMAND, environment, hookbus, one_by_one, running
 from hookbus_schemas import ToolDeniedEvent, ToolHookContext, encode
+from hookbus_subscribers import BUILT_IN
 
 NONE_REQUIRED = {"HOOKBUS_EXECUTOR_REQUIRED_HOOKS": "[]"}
 UNKNOWN = "hook ghost is not registered: `hookbus hooks list` shows those that are"
@@ -80,13 +81,19 @@ async def test_a_narrow_list_of_hooks_says_all(tmp_path: Path, bus_url: str) -> 
     await hookbus(tmp_path, "hooks", "add", "a-hook-with-a-long-name", "--owner", "payments", HOOKBUS_URL=bus_url)
     listed = await hookbus(tmp_path, "hooks", "list", HOOKBUS_URL=bus_url, COLUMNS="60")
     assert "…" not in listed.out
-    cells = ["".join(row[place].strip() for row in rows(listed.out)) for place in (0, 6)]
-    assert cells == ["a-hook-with-a-long-name", "payments"]
+    _, head, *body = listed.out.splitlines()
+    name = "".join(line[: head.index("order")].strip() for line in body)
+    owner = "".join(line[head.index("owner") :].strip() for line in body)
+    assert (name, owner) == ("a-hook-with-a-long-name", "payments")
 
 
-def rows(table: str) -> list[list[str]]:
-    """Return the cells of the lines of a table's body."""
-    return [line.strip("│").split("│") for line in table.splitlines() if line.startswith("│")]
+async def test_the_built_in_hooks_are_listed_whole_in_80_characters(tmp_path: Path, bus_url: str) -> None:
+    """No name and no word is broken."""
+    async with running(tmp_path, "up", HOOKBUS_URL=bus_url) as up:
+        await up.says("up: ")
+        listed = await hookbus(tmp_path, "hooks", "list", HOOKBUS_URL=bus_url, COLUMNS="80")
+    words = {word for line in listed.out.splitlines() for word in line.split()}
+    assert {*BUILT_IN, "semantic_kernel", "enforcement", "enforce", "hookbus"} <= words
 
 
 async def test_what_others_wrote_is_shown_as_it_is(tmp_path: Path, bus_url: str) -> None:
