@@ -23,6 +23,7 @@ from hookbus_executor.outbox import Outbox
 from hookbus_executor.poll import Poll
 from hookbus_executor.progress import Progress
 from hookbus_executor.record import Recorder
+from hookbus_executor.redaction import Redactor
 from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import EXECUTOR, Admission, ToolResult
 from hookbus_executor.running import Ran, Runner
@@ -369,7 +370,8 @@ class Executor:
 
 
 def _outbox(connection: Connection, bus: BusSettings, settings: ExecutorSettings) -> Outbox:
-    return Outbox(connection, bus.state_dir / "outbox", limit=settings.outbox_limit)
+    redactor = Redactor(settings.redact_fields, settings.redact_patterns)
+    return Outbox(connection, bus.state_dir / "outbox", redactor, limit=settings.outbox_limit)
 
 
 async def _close(parts: _Parts) -> None:

@@ -20,6 +20,7 @@ from hookbus_broker import Connection
 from hookbus_broker.log import say
 from hookbus_executor.chain import Chain
 from hookbus_executor.journal import Journal, JournalUnwritable, Kind, left_behind
+from hookbus_executor.redaction import Redactor
 from hookbus_schemas import (
     BusUnavailable,
     InvalidMessage,
@@ -66,18 +67,20 @@ class Outbox:
         dropped: events of stopped calls that found no room, and events that cannot be sent; each has a line in the log.
     """
 
-    def __init__(self, connection: Connection, folder: Path, *, limit: int) -> None:
+    def __init__(self, connection: Connection, folder: Path, redactor: Redactor, *, limit: int) -> None:
         """Prepare to send.
 
         Args:
             connection: the bus.
             folder: where this executor, and others that may be left behind, keep their events.
+            redactor: takes out of an event what is not to be recorded.
             limit: events that may wait.
         """
         self.dropped = 0
         self._folder = folder
         self._journal: Journal | None = None
         self._chain = Chain()
+        self._redactor = redactor
         self._promised = 0
         self._connection = connection
         self._limit = limit
@@ -137,7 +140,7 @@ class Outbox:
             JournalUnwritable: it cannot be kept, so the call must not run.
         """
         if self._journal is not None:
-            self._journal.append(Kind.ADMITTED, event.event_id, encode(event))
+            self._journal.append(Kind.ADMITTED, event.event_id, encode(self._redactor.event(event)))
 
     def append(self, event: Event) -> None:
         """Take an event that room was promised for; it is sent in the background, in order of arrival.
@@ -196,7 +199,7 @@ class Outbox:
 
     def _sealed(self, event: Event) -> _Entry:
         """Give an event its place in the chain; it is shortened before that if the bus would not take it."""
-        event = event.model_copy(update={"link": self._chain.next_link()})
+        event = self._redactor.event(event).model_copy(update={"link": self._chain.next_link()})
         body = encode(event)
         for shorten in (_without_long_texts, _without_decisions):
             if len(body) + HEADROOM <= self._connection.max_payload:

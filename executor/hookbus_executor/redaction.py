@@ -1,0 +1,119 @@
+"""What of a call is not recorded: values of fields with telling names, and texts that look like secrets.
+
+Hooks judge the call as it is; only the event that is written and published holds less.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from hookbus_schemas import HookDecision, InvalidArguments, ToolAfterEvent, ToolDeniedEvent, parse_arguments
+
+EventT = TypeVar("EventT", bound=ToolAfterEvent | ToolDeniedEvent)
+
+REDACTED = "[redacted]"
+
+FIELDS = (
+    *("password", "passwd", "passphrase", "secret", "token", "api_key", "authorization", "cookie", "credential"),
+    *("private_key", "access_key", "connection_string"),
+)
+"""Parts of names of fields whose values are secret, without regard to case, ``_`` and ``-``."""
+
+_HINTS: Mapping[str, tuple[str, ...]] = {
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b": ("AKIA", "ASIA"),  # an access key of AWS
+    r"\bgh[pousr]_[0-9A-Za-z]{36,}": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    r"\bgithub_pat_[0-9A-Za-z_]{22,}": ("github_pat_",),
+    r"\bglpat-[0-9A-Za-z_-]{20,}": ("glpat-",),
+    r"\bsk-[0-9A-Za-z_-]{20,}": ("sk-",),  # of OpenAI, Anthropic and others
+    r"\b[rs]k_live_[0-9A-Za-z]{20,}": ("k_live_",),  # of Stripe
+    r"\bxox[abeoprs]-[0-9A-Za-z-]{10,}": ("xox",),  # of Slack
+    r"\bAIza[0-9A-Za-z_-]{35}": ("AIza",),  # of Google
+    r"\bpypi-[0-9A-Za-z_-]{50,}": ("pypi-",),
+    r"\bnpm_[0-9A-Za-z]{36}": ("npm_",),
+    r"\beyJ[0-9A-Za-z_-]{8,}\.eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*": ("eyJ",),  # a JSON web token
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,20000}?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)": ("PRIVATE KEY",),
+    r"(?<=://)[^/\s:@]{1,200}:[^/\s@]{1,200}(?=@)": ("://",),  # user and password in a URL
+    r"(?i:\bbearer )[0-9A-Za-z._~+/-]{16,}=*": ("earer ", "EARER "),
+}
+"""Texts that are secret wherever they stand, each with what it holds: to look for that first is 20 times as fast."""
+
+PATTERNS = tuple(_HINTS)
+"""Regular expressions of texts that are secret wherever they stand."""
+
+
+class Redactor:
+    """Takes secrets out of events."""
+
+    def __init__(self, fields: Sequence[str] = FIELDS, patterns: Sequence[str] = PATTERNS) -> None:
+        """Prepare.
+
+        Args:
+            fields: parts of names of fields.
+            patterns: regular expressions that compile.
+        """
+        self._names = tuple(_plain(field) for field in fields if _plain(field))
+        self._patterns = [(re.compile(pattern, re.DOTALL), _HINTS.get(pattern, ("",))) for pattern in patterns]
+
+    def event(self, event: EventT) -> EventT:
+        """Return an event without secrets; one that holds none is returned as it is."""
+        context = event.context
+        arguments = self.arguments(context.arguments_json)
+        update: dict[str, object] = {}
+        if arguments != context.arguments_json:
+            paths = tuple(path for path in context.resolved_paths if path.given in arguments)
+            update["context"] = context.model_copy(update={"arguments_json": arguments, "resolved_paths": paths})
+        decisions = tuple(map(self._decision, event.decisions))
+        if decisions != event.decisions:
+            update["decisions"] = decisions
+        words = "result" if isinstance(event, ToolAfterEvent) else "reason"
+        text = str(getattr(event, words))
+        if (redacted := self.text(text)) != text:
+            update[words] = redacted
+        return event.model_copy(update=update) if update else event
+
+    def arguments(self, text: str) -> str:
+        """Return a JSON object without secrets, still one; what is none is treated as any text."""
+        told = self._tells(text)
+        if not told and self.text(text) == text:
+            return text
+        try:
+            return json.dumps(self._value(parse_arguments(text)), ensure_ascii=False, separators=(",", ":"))
+        except (InvalidArguments, RecursionError):
+            return REDACTED if told else self.text(text)
+
+    def text(self, text: str) -> str:
+        """Return a text without what looks like a secret."""
+        for pattern, hints in self._patterns:
+            if any(hint in text for hint in hints):
+                text = pattern.sub(REDACTED, text)
+        return text
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._value(one) for one in value]
+        if isinstance(value, dict):
+            return {self.text(name): REDACTED if self._tells(name) else self._value(one) for name, one in value.items()}
+        return value
+
+    def _tells(self, name: str) -> bool:
+        plain = _plain(name)
+        return any(secret in plain for secret in self._names)
+
+    def _decision(self, decision: HookDecision) -> HookDecision:
+        update: dict[str, object] = {}
+        for words in ("reason", "warning"):
+            text = str(getattr(decision, words))
+            if (redacted := self.text(text)) != text:
+                update[words] = redacted
+        if decision.suggested_arguments:
+            suggested = json.dumps(decision.suggested_arguments, ensure_ascii=False)
+            if self.arguments(suggested) != suggested:
+                update["suggested_arguments"] = self._value(decision.suggested_arguments)
+        return decision.model_copy(update=update) if update else decision
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
