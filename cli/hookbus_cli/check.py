@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -18,10 +18,11 @@ from hookbus_broker import BusSettings, connect, ensure_streams, find_running, o
 from hookbus_cli.command import DENIED, Options, command, options, out, plain, reader_may_leave
 from hookbus_cli.signals import ended_by_signals
 from hookbus_cli.up import register_built_in
-from hookbus_executor import Admission, Executor, Session
 from hookbus_schemas import ConfigError, Hook, HookDecision
 from hookbus_schemas.threads import Threads
-from hookbus_subscribers import HookServer, make_built_in
+
+if TYPE_CHECKING:
+    from hookbus_executor import Admission, Executor
 
 EPILOG = (
     'Examples: hookbus check db_query \'{"sql": "DROP TABLE users"}\'  ·  hookbus check --calls calls.jsonl  ·  '
@@ -71,6 +72,8 @@ async def check(
 
     Where no bus runs, one is started for this command alone, with the built-in hooks.
     """
+    from hookbus_executor import Session
+
     before = options(context)
     said = dataclasses.replace(before, config=config or before.config)
     if calls is not None:
@@ -96,8 +99,11 @@ async def check(
 
 
 @asynccontextmanager
-async def _asking(said: Options) -> AsyncIterator[Executor]:
+async def _asking(said: Options) -> "AsyncIterator[Executor]":
     """Return an executor on the bus that runs, or else on one made for this command."""
+    from hookbus_executor import Executor
+    from hookbus_subscribers import make_built_in
+
     settings = said.bus()
     async with AsyncExitStack() as stack:
         if await find_running(settings) is None:
@@ -106,6 +112,8 @@ async def _asking(said: Options) -> AsyncIterator[Executor]:
 
 
 async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Iterable[Hook]) -> BusSettings:
+    from hookbus_subscribers import HookServer
+
     stack.enter_context(ended_by_signals())
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookbus-check-"))
     own = settings.model_copy(update={"state_dir": Path(folder), "port": None})
@@ -118,7 +126,7 @@ async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Iterable
     return own.model_copy(update={"url": url})
 
 
-async def _check_all(executor: Executor, path: str) -> None:
+async def _check_all(executor: "Executor", path: str) -> None:
     """Write a line of JSON for each line of the file, in order, asking about many at once."""
     asked: asyncio.Queue[asyncio.Task[dict[str, object]] | None] = asyncio.Queue(AT_ONCE)
     with _opened(path) as lines:
@@ -154,7 +162,9 @@ async def _write_all(asked: asyncio.Queue[asyncio.Task[dict[str, object]] | None
             sys.stdout.flush()
 
 
-async def _check_line(executor: Executor, number: int, line: str) -> dict[str, object]:
+async def _check_line(executor: "Executor", number: int, line: str) -> dict[str, object]:
+    from hookbus_executor import Session
+
     try:
         call = Call.model_validate_json(line)
         arguments = call.arguments_json if call.arguments_json is not None else (call.arguments or {})
@@ -179,7 +189,7 @@ def _refused(call_id: object, reason: str) -> dict[str, object]:
     return {"id": call_id, "allowed": False, "denied_by": "executor", "reason": reason, "decisions": []}
 
 
-def _as_json(admission: Admission) -> dict[str, object]:
+def _as_json(admission: "Admission") -> dict[str, object]:
     return {
         "allowed": admission.allowed,
         "denied_by": admission.denied_by,
@@ -197,7 +207,7 @@ def _decision(decision: HookDecision) -> dict[str, object]:
     }
 
 
-def _show(admission: Admission) -> None:
+def _show(admission: "Admission") -> None:
     table = Table("hook", "decision", "reason", "ms")
     for row in _rows(admission):
         table.add_row(*row)
@@ -210,7 +220,7 @@ def _show(admission: Admission) -> None:
         out.print(said, highlight=False, soft_wrap=True)
 
 
-def _rows(admission: Admission) -> Iterator[tuple[str, str, str, str]]:
+def _rows(admission: "Admission") -> Iterator[tuple[str, str, str, str]]:
     for decision in admission.decisions:
         notes = [decision.enforcement.value] if decision.enforcement != "enforce" else []
         notes += ["failed open"] if decision.failed_open else []

@@ -1,4 +1,7 @@
-"""What all commands share: their settings, and how they end."""
+"""What all commands share: their settings, and how they end.
+
+Modules of commands import the executor's and the hooks' side where they use them: help need not wait for those.
+"""
 
 import asyncio
 import functools
@@ -10,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 import typer
 from rich.console import Console
@@ -19,9 +22,10 @@ from rich.markup import escape
 from hookbus_broker import BusSettings, Connection, check_known_tables, connect, find_running
 from hookbus_cli import logs
 from hookbus_cli.signals import Signalled
-from hookbus_executor import ExecutorSettings
 from hookbus_schemas import BusUnavailable, HookbusError
-from hookbus_subscribers import SETTINGS
+
+if TYPE_CHECKING:
+    from hookbus_executor import ExecutorSettings
 
 P = ParamSpec("P")
 
@@ -54,12 +58,17 @@ class Options:
         Raises:
             ConfigError: the file or environment has what nobody knows, or a value cannot mean anything.
         """
+        from hookbus_executor import ExecutorSettings
+        from hookbus_subscribers import SETTINGS
+
         check_known_tables((BusSettings, ExecutorSettings, *SETTINGS), self.config)
         given = {"url": self.url, "state_dir": self.state_dir} | overrides
         return BusSettings.load(self.config, **{name: value for name, value in given.items() if value is not None})
 
-    def executor(self) -> ExecutorSettings:
+    def executor(self) -> "ExecutorSettings":
         """Return the settings of an executor; raises as `bus` does."""
+        from hookbus_executor import ExecutorSettings
+
         return ExecutorSettings.load(self.config)
 
 

@@ -14,7 +14,6 @@ from hookbus_broker.counts import forget, read
 from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_schemas import ConfigError, InvalidMessage, subjects
 from hookbus_schemas.contract import Contract
-from hookbus_subscribers.contracts import calls_of
 
 app = typer.Typer(help="Attach contracts to sessions: tools, paths, number of calls, time.", no_args_is_help=True)
 
@@ -42,6 +41,8 @@ async def attach(
     replace: Annotated[bool, typer.Option("--replace", help="Replace the contract that there is.")] = False,
 ) -> int:
     """Attach a contract to a session. It holds within a moment; its calls and its time begin at 0."""
+    from hookbus_subscribers.contracts import calls_of
+
     bounds = {"max_tool_calls": max_tool_calls, "max_runtime_seconds": max_runtime_seconds, "expires_at": expires_at}
     contract = _given(file, contract_id, {name: value for name, value in bounds.items() if value is not None})
     settings = options(context).bus()
@@ -61,6 +62,8 @@ async def attach(
 @command()
 async def show(context: typer.Context, session: Session) -> int:
     """Show a session's contract as JSON, and how many of its calls are used."""
+    from hookbus_subscribers.contracts import calls_of
+
     async with running_bus(options(context).bus(), "hookbus contracts") as connection:
         entry = await _one(connection, session)
         used = await read(connection, calls_of(session, entry))
@@ -88,6 +91,8 @@ async def list_(context: typer.Context, as_json: Json = False) -> int:
 @command()
 async def remove(context: typer.Context, session: Session) -> int:
     """Remove a session's contract: nothing bounds the session any more."""
+    from hookbus_subscribers.contracts import calls_of
+
     async with running_bus(options(context).bus(), "hookbus contracts") as connection:
         entry = await _one(connection, session)
         await delete(connection, CONTRACTS, _key(session), entry.revision)

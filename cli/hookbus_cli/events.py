@@ -6,17 +6,17 @@ import time
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from hookbus_cli import stats_view
 from hookbus_cli.command import DENIED, command, options, out, plain, running_bus
 from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent
-from hookbus_subscribers import EventFilter, StoredEvent, replay
-from hookbus_subscribers.chains import Fault, Finding, Verifier, verified
-from hookbus_subscribers.stats import Stats
+
+if TYPE_CHECKING:
+    from hookbus_subscribers import StoredEvent
+    from hookbus_subscribers.chains import Finding, Verifier
 
 app = typer.Typer(help="Read the record of calls.", no_args_is_help=True)
 
@@ -51,6 +51,8 @@ async def tail(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
 ) -> int:
     """Show the recorded calls, oldest first."""
+    from hookbus_subscribers import EventFilter, replay
+
     begin, end = _bound(since), _bound(until)
     wanted = EventFilter(session, tool, sender, outcome)
     async with (
@@ -74,6 +76,8 @@ async def verify(
     json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
 ) -> int:
     """Prove that no event is missing, changed or there in two forms. Exit code 0 if so, 1 if not."""
+    from hookbus_subscribers.chains import verified
+
     async with running_bus(options(context).bus(), "hookbus events") as connection:
         verifier = await verified(connection)
     if json:
@@ -86,7 +90,9 @@ async def verify(
     return DENIED if verifier.findings else 0
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: "Finding") -> str:
+    from hookbus_subscribers.chains import Fault
+
     where = f"executor {plain(finding.executor)}, chain {plain(finding.chain)}, event {plain(finding.event_id)}"
     what = {
         Fault.GAP: f"{finding.count} missing from place {finding.place}, before",
@@ -97,7 +103,7 @@ def _finding(finding: Finding) -> str:
     return f"[red]{finding.fault}[/]: {what} {where}, stored as {finding.stream_sequence}"
 
 
-def _summary(verifier: Verifier) -> str:
+def _summary(verifier: "Verifier") -> str:
     whole = f"{verifier.events} events in {verifier.chains} chains"
     if not verifier.findings:
         return f"[green]clean[/]: {whole}, none missing, none changed"
@@ -119,6 +125,10 @@ async def stats(
     json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
 ) -> int:
     """Count the recorded calls: outcomes, denials by hook and reason code, and how long each hook took."""
+    from hookbus_cli import stats_view
+    from hookbus_subscribers import EventFilter, replay
+    from hookbus_subscribers.stats import Stats
+
     begin, end = _bound(since), _bound(until)
     found = Stats()
     async with (
@@ -154,7 +164,7 @@ def parse_time(text: str, now: float | None = None) -> float:
         raise ConfigError(f"time {text!r} should be such as 30s, 10m, 2h, 7d or 2026-11-30T10:00") from error
 
 
-def _line(stored: StoredEvent) -> Text:
+def _line(stored: "StoredEvent") -> Text:
     event = stored.event
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     colour = COLOURS.get(event.outcome, "yellow")

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column, Table
 
 from hookbus_broker import HOOKS, Connection, delete, ensure_streams, put, read_bucket
 from hookbus_cli.command import command, options, out, plain, running_bus
-from hookbus_executor import RegisteredHook
-from hookbus_executor.hooks import from_bucket
 from hookbus_schemas import ConfigError, Enforcement, FailurePolicy, HookRegistration, subjects
+
+if TYPE_CHECKING:
+    from hookbus_executor import RegisteredHook
 
 app = typer.Typer(help="List, add and change the registrations of hooks.", no_args_is_help=True)
 
@@ -135,25 +136,27 @@ def _from_file(file: Path) -> HookRegistration:
         raise ConfigError(f"registration {file} cannot be read: {error}") from error
 
 
-async def _registered(connection: Connection) -> tuple[RegisteredHook, ...]:
+async def _registered(connection: Connection) -> "tuple[RegisteredHook, ...]":
+    from hookbus_executor.hooks import from_bucket
+
     entries = (await read_bucket(connection, HOOKS)).entries
     hooks = (from_bucket(key, entry.value, entry.revision) for key, entry in entries.items())
     return tuple(sorted(hooks, key=lambda hook: (hook.registration.order, hook.name, not hook.problem)))
 
 
-async def _one(connection: Connection, name: str) -> RegisteredHook:
+async def _one(connection: Connection, name: str) -> "RegisteredHook":
     found = next((hook for hook in await _registered(connection) if hook.name == name), None)
     if found is None:
         raise ConfigError(f"hook {name} is not registered: `hookbus hooks list` shows those that are")
     return found
 
 
-def _as_json(hook: RegisteredHook) -> dict[str, object]:
+def _as_json(hook: "RegisteredHook") -> dict[str, object]:
     about: dict[str, object] = {"name": hook.name, "revision": hook.revision}
     return about | ({"problem": hook.problem} if hook.problem else hook.registration.model_dump(mode="json"))
 
 
-def _table(hooks: tuple[RegisteredHook, ...]) -> Table:
+def _table(hooks: "tuple[RegisteredHook, ...]") -> Table:
     """Return a table of which the built-in hooks fit in 80 characters, unbroken."""
     heads = ("hook", "order", "tools", "enforcement", "if it\nfails", "ms", "owner")
     table = Table(*(Column(head, overflow="fold") for head in heads), box=None, padding=(0, 2, 0, 0), pad_edge=False)

@@ -22,8 +22,6 @@ from hookbus_broker import (
 )
 from hookbus_cli.command import command, options, out, plain
 from hookbus_schemas import Hook, HookbusError, subjects
-from hookbus_subscribers import BUILT_IN, load_hooks, make_built_in
-from hookbus_subscribers import serve as serve_hooks
 
 UP_EPILOG = "Example: hookbus up  ·  hookbus --url nats://bus.example:4222 up"
 SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve my_hooks"
@@ -32,6 +30,8 @@ SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve
 @command(level=logging.INFO)
 async def up(context: typer.Context) -> int:
     """Run the bus and the built-in hooks here until Ctrl-C. Without --url the bus is an embedded NATS server."""
+    from hookbus_subscribers import make_built_in
+
     settings = options(context).bus()
     hooks = make_built_in(options(context).config)
     if settings.url:
@@ -50,6 +50,9 @@ async def up(context: typer.Context) -> int:
 
 
 async def _serve_built_in(hooks: Sequence[Hook], settings: BusSettings, url: str, where: str) -> None:
+    from hookbus_subscribers import BUILT_IN
+    from hookbus_subscribers import serve as serve_hooks
+
     async with await connect(settings, name="hookbus up", url=url) as connection:
         await ensure_streams(connection, settings)
         await register_built_in(connection)
@@ -65,6 +68,8 @@ async def _serve_built_in(hooks: Sequence[Hook], settings: BusSettings, url: str
 
 async def register_built_in(connection: Connection) -> None:
     """Register the built-in hooks that are not registered yet; what an operator has written stays as it is."""
+    from hookbus_subscribers import BUILT_IN
+
     for name, built_in in BUILT_IN.items():
         try:
             await put(connection, HOOKS, subjects.token(name), built_in.registration.to_json(), 0)
@@ -81,6 +86,9 @@ async def serve(
 
     Serve the same hook as often as you like; replicas share its work.
     """
+    from hookbus_subscribers import load_hooks
+    from hookbus_subscribers import serve as serve_hooks
+
     settings = options(context).bus()
     hooks = load_hooks(*targets)
     names = [hook.name for hook in hooks]

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column, Table
@@ -15,8 +15,9 @@ from hookbus_broker import Connection, UsesBus
 from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_cli.events import parse_time
 from hookbus_schemas import Hook
-from hookbus_subscribers import BUILT_IN, load_hooks, replay
-from hookbus_subscribers.whatif import Group, WhatIf, try_hook
+
+if TYPE_CHECKING:
+    from hookbus_subscribers.whatif import Group, WhatIf
 
 MOST_TOOLS = 20
 """Tools that are named of each kind."""
@@ -36,6 +37,9 @@ async def whatif(
 
     Nothing runs and nothing is counted. A hook that counts calls judges by the counts of this moment.
     """
+    from hookbus_subscribers import replay
+    from hookbus_subscribers.whatif import try_hook
+
     said = options(context)
     hook = _hook(target, config or said.config)
     begin = parse_time(since)
@@ -55,6 +59,8 @@ async def whatif(
 
 
 def _hook(target: str, config: Path | None) -> Hook:
+    from hookbus_subscribers import BUILT_IN, load_hooks
+
     if target in BUILT_IN:
         return BUILT_IN[target].make(config)
     (hook,) = load_hooks(target)
@@ -73,7 +79,7 @@ async def _attached(hook: Hook, connection: Connection) -> AsyncIterator[None]:
         await hook.detach()
 
 
-def _show(name: str, found: WhatIf, seconds: float) -> None:
+def _show(name: str, found: "WhatIf", seconds: float) -> None:
     asked = f"{found.asked} recorded calls in {seconds:.1f} s; nothing was run or counted"
     out.print(f"{plain(name)} was asked about {asked}", highlight=False, soft_wrap=True)
     if not any(group.tools for group in (found.denied, found.allowed, found.unanswered)):
@@ -83,7 +89,7 @@ def _show(name: str, found: WhatIf, seconds: float) -> None:
     _show_group("yellow", "gave no usable answer about", found.unanswered)
 
 
-def _show_group(colour: str, what: str, group: Group) -> None:
+def _show_group(colour: str, what: str, group: "Group") -> None:
     if not group.tools:
         return
     most = sorted(group.tools.items(), key=lambda item: -item[1])[:MOST_TOOLS]

@@ -244,3 +244,12 @@ async def test_the_command_alone_shows_where_to_begin(tmp_path: Path) -> None:
     ended = await hookbus(tmp_path, "--help")
     assert (ended.code, ended.err) == (0, "")
     assert "Begin with hookbus demo" in ended.out.replace("`", "")
+
+
+async def test_help_does_not_wait_for_what_it_does_not_need(tmp_path: Path) -> None:
+    """The executor's and the hooks' side are imported by the commands that use them, when they run."""
+    code = "import sys, hookbus_cli.main; print({'hookbus_executor', 'hookbus_subscribers'} & set(sys.modules))"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=tmp_path, env=environment(), stdout=-1
+    )
+    assert (await process.communicate())[0] == b"set()\n"
