@@ -66,7 +66,7 @@ class Redactor:
         decisions = tuple(map(self._decision, event.decisions))
         if decisions != event.decisions:
             update["decisions"] = decisions
-        words = "result" if isinstance(event, ToolAfterEvent) else "reason"
+        words = "result" if event.type == "tool:after" else "reason"
         text = str(getattr(event, words))
         if (redacted := self.text(text)) != text:
             update[words] = redacted
