@@ -66,10 +66,10 @@ class Redactor:
         decisions = tuple(map(self._decision, event.decisions))
         if decisions != event.decisions:
             update["decisions"] = decisions
-        words = "result" if event.type == "tool:after" else "reason"
-        text = str(getattr(event, words))
-        if (redacted := self.text(text)) != text:
-            update[words] = redacted
+        for words in ("result", "reason"):
+            text = str(getattr(event, words, ""))
+            if (redacted := self.text(text)) != text:
+                update[words] = redacted
         return event.model_copy(update=update) if update else event
 
     def arguments(self, text: str) -> str:

@@ -4,9 +4,12 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
+_Job: TypeAlias = Callable[[], bool]
+"""What a thread is to do; it returns whether there may be more."""
 
 
 class Threads:
@@ -14,11 +17,16 @@ class Threads:
 
     The threads of an executor of `concurrent.futures` are joined when Python exits, so one function that hangs would
     hang the process; and a caller that gives up frees a place that its function still holds. Here a thread is a daemon,
-    and its place is free only when its function has returned.
+    and its place is free only when its function has returned; then it waits for the next one.
     """
 
     def __init__(self, limit: int = 64) -> None:
         self._places = asyncio.Semaphore(limit)
+        self._idle: list[SimpleQueue[_Job | None]] = []
+
+    def __del__(self) -> None:
+        for jobs in self._idle:
+            jobs.put(None)
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """Return what the function returns; when cancelled, leave it to end by itself.
@@ -30,9 +38,12 @@ class Threads:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
+        jobs: SimpleQueue[_Job | None] | None = None
 
         def settle(result: T | None, error: BaseException | None) -> None:
             self._places.release()
+            if jobs is not None:
+                self._idle.append(jobs)
             if ended.done():
                 return
             if error is None:
@@ -40,7 +51,7 @@ class Threads:
             else:
                 ended.set_exception(error)
 
-        def work() -> None:
+        def work() -> bool:
             result: T | None = None
             error: BaseException | None = None
             try:
@@ -53,12 +64,27 @@ class Threads:
             try:
                 loop.call_soon_threadsafe(settle, result, error)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return False  # the loop is closed: nobody waits any more
+            return True
 
-        thread = threading.Thread(target=work, name=f"hookbus-{getattr(function, '__name__', 'call')}", daemon=True)
         try:
-            thread.start()
+            jobs = self._idle.pop() if self._idle else _started()
         except BaseException:  # the machine has no more threads: nobody holds the place
             self._places.release()
             raise
+        jobs.put(work)
         return await ended
+
+
+def _started() -> "SimpleQueue[_Job | None]":
+    """Start a thread that does the jobs of a queue, until one is None."""
+    jobs: SimpleQueue[_Job | None] = SimpleQueue()
+    threading.Thread(target=_work, args=(jobs,), name="hookbus-work", daemon=True).start()
+    return jobs
+
+
+def _work(jobs: "SimpleQueue[_Job | None]") -> None:
+    more = True
+    while more and (job := jobs.get()) is not None:
+        more = job()
+        del job  # what it holds is not to live until the next

@@ -155,6 +155,7 @@ async def test_a_function_that_outlives_its_loop_ends_in_peace(ends: Callable[[]
     """Nobody waits any more, and nothing is printed about it."""
     held = Held()
     ended = threading.Event()
+    before = set(threading.enumerate())
 
     def work() -> None:
         try:
@@ -173,7 +174,7 @@ async def test_a_function_that_outlives_its_loop_ends_in_peace(ends: Callable[[]
     await until(lambda: not other.is_alive())
     held.freed.release()
     await until(ended.is_set)
-    await until(lambda: not [thread for thread in threading.enumerate() if thread.name == "hookbus-work"])
+    await until(lambda: set(threading.enumerate()) <= before)
 
 
 HANG = """
