@@ -6,11 +6,11 @@ Hooks judge the call as it is; only the event that is written and published hold
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias
 
 from hookbus_schemas import HookDecision, InvalidArguments, ToolAfterEvent, ToolDeniedEvent, parse_arguments
 
-EventT = TypeVar("EventT", bound=ToolAfterEvent | ToolDeniedEvent)
+Event: TypeAlias = ToolAfterEvent | ToolDeniedEvent
 
 REDACTED = "[redacted]"
 
@@ -55,7 +55,7 @@ class Redactor:
         self._names = tuple(_plain(field) for field in fields if _plain(field))
         self._patterns = [(re.compile(pattern, re.DOTALL), _HINTS.get(pattern, ("",))) for pattern in patterns]
 
-    def event(self, event: EventT) -> EventT:
+    def event(self, event: Event) -> Event:
         """Return an event without secrets; one that holds none is returned as it is."""
         context = event.context
         arguments = self.arguments(context.arguments_json)
