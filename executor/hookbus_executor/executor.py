@@ -279,16 +279,16 @@ class Executor:
         if not admission.allowed:
             return parts.recorder.denied(admission, poll)
         try:
-            event_id = parts.recorder.admitted(admission)
+            admitted = parts.recorder.admitted(admission)
         except JournalUnwritable as error:
             return parts.recorder.denied(_refusal(context, str(error), "outbox_unwritable"), poll)
         started = time.perf_counter()
         try:
             ran = await parts.runner.run(tool, bound, on_delta, within(admission.context))
         except asyncio.CancelledError:
-            parts.recorder.ran(event_id, admission, poll, Ran(Outcome.INTERRUPTED, "", time.perf_counter() - started))
+            parts.recorder.ran(admitted, admission, poll, Ran(Outcome.INTERRUPTED, "", time.perf_counter() - started))
             raise
-        return parts.recorder.ran(event_id, admission, poll, ran)
+        return parts.recorder.ran(admitted, admission, poll, ran)
 
     async def admit(
         self,

@@ -73,8 +73,8 @@ class Recorder:
             admission_duration=admission.elapsed,
         )
 
-    def admitted(self, admission: Admission) -> str:
-        """Keep what is to be recorded should this process die while the tool runs; return the event's id.
+    def admitted(self, admission: Admission) -> ToolAfterEvent:
+        """Keep what is to be recorded should this process die while the tool runs, and return it.
 
         Raises:
             JournalUnwritable: it cannot be kept, so the tool must not run.
@@ -83,19 +83,20 @@ class Recorder:
         names = tuple(hook.name for hook in told)
         event = ToolAfterEvent(**_recorded(admission), outcome=Outcome.INTERRUPTED, told=names)
         self._outbox.admit(event)
-        return event.event_id
+        return event
 
-    def ran(self, event_id: str, admission: Admission, poll: Poll | None, ran: Ran) -> ToolResult:
+    def ran(self, admitted: ToolAfterEvent, admission: Admission, poll: Poll | None, ran: Ran) -> ToolResult:
         """Record how a call ended that was admitted."""
         context, outcome = admission.context, ran.outcome
         told = self._registrations.table.told_of(context.tool_name)
-        event = ToolAfterEvent(
-            **_recorded(admission) | {"event_id": event_id},
-            outcome=outcome,
-            duration_ms=to_ms(ran.duration),
-            result=ran.text,
-            told=tuple(hook.name for hook in told),
-        )
+        ended = {
+            "at_ms": now_ms(),
+            "outcome": outcome,
+            "duration_ms": to_ms(ran.duration),
+            "result": ran.text,
+            "told": tuple(hook.name for hook in told),
+        }
+        event = admitted.model_copy(update=ended)
         say(
             _log.info,
             "tool_call.ended",
