@@ -29,6 +29,9 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 
 LOCK = "lock"
 
+UNSEEN = "."
+"""What the name of a folder begins with that is being made or removed."""
+
 _HEAD = struct.Struct("<IIBH")
 """Length of the body in bytes, CRC-32 of all that follows it here and of the body, kind, bytes of the event id."""
 
@@ -81,8 +84,12 @@ class Journal:
         """
         journal = cls(parent / secrets.token_hex(8))
         try:
-            journal.folder.mkdir(parents=True)
-            journal._lock = _locked(journal.folder)
+            unseen = parent / f"{UNSEEN}{journal.folder.name}"
+            unseen.mkdir(parents=True)
+            journal._lock = _locked(unseen)
+            unseen.rename(
+                journal.folder
+            )  # locked by now, so nobody who starts at the same time takes it for left behind
             journal._roll()
         except OSError as error:
             raise JournalUnwritable(f"outbox {journal.folder} cannot be made: {error.strerror}") from error
@@ -106,7 +113,7 @@ class Journal:
         """Leave the folder: remove it if nothing in it is needed, or else leave it to whoever comes next."""
         os.close(self._file)
         if not self._where:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove(self.folder)
         os.close(self._lock)
 
     def _write(self, data: bytes) -> None:
@@ -148,16 +155,36 @@ def left_behind(parent: Path) -> Iterator[list[tuple[Kind, str, bytes]]]:
 
     By then what was yielded must be safe elsewhere.
     """
-    for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
+    for folder in _folders(parent):
         try:
             lock = _locked(folder)
         except OSError:  # its owner lives, or somebody else has just taken it
             continue
         try:
-            yield _read(folder)
-            shutil.rmtree(folder, ignore_errors=True)
+            entries = _read(folder)
+        except (OSError, ValueError) as error:  # of another version, or damaged: no reason not to start
+            say(_log.error, "outbox.unreadable", folder=str(folder), problem=str(error))
+        else:
+            yield entries
+            _remove(folder)
         finally:
             os.close(lock)
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        found = sorted(parent.iterdir()) if parent.is_dir() else []
+    except OSError as error:
+        raise JournalUnwritable(f"outbox {parent} cannot be read: {error.strerror}") from error
+    return [path for path in found if not path.name.startswith(UNSEEN) and not path.is_symlink()]
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that is locked; it is out of sight at once, so nobody reads a half of it."""
+    unseen = folder.with_name(f"{UNSEEN}{folder.name}")
+    with contextlib.suppress(OSError):
+        folder.rename(unseen)
+    shutil.rmtree(unseen, ignore_errors=True)
 
 
 def _read(folder: Path) -> list[tuple[Kind, str, bytes]]:
@@ -173,6 +200,8 @@ def _read(folder: Path) -> list[tuple[Kind, str, bytes]]:
 
 
 def _entries(path: Path) -> Iterator[tuple[Kind, str, bytes]]:
+    if path.is_symlink() or not path.is_file():  # a pipe would be waited for without an end
+        raise ValueError(f"{path.name} is no segment")
     data, place = path.read_bytes(), 0
     while place + _HEAD.size <= len(data):
         length, checksum, kind, id_length = _HEAD.unpack_from(data, place)
@@ -196,6 +225,8 @@ def _locked(folder: Path) -> int:
     file = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(file).st_nlink:
+            raise FileNotFoundError(f"{folder} has just been removed")
     except OSError:
         os.close(file)
         raise

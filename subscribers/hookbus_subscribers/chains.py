@@ -1,5 +1,6 @@
 """Proving the record: whether every chain of events is whole, unchanged and one."""
 
+import heapq
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,9 +52,13 @@ class Finding:
 
 @dataclass(slots=True)
 class _Event:
+    """What is kept of an event that comes early: not its body, of which 20,000 would fill the memory."""
+
     link: ChainLink
     digest: str
-    stored: StoredEvent
+    executor: str
+    stream_sequence: int
+    event_id: str
 
 
 @dataclass(slots=True)
@@ -62,6 +67,8 @@ class _Chain:
     digests: bytearray = field(default_factory=bytearray)
     last: str = ""
     early: dict[int, _Event] = field(default_factory=dict)
+    places: list[int] = field(default_factory=list)
+    """A heap of the places in `early`, and of some that were there."""
 
     @property
     def next(self) -> int:
@@ -99,10 +106,11 @@ class Verifier:
         """Look at one event."""
         self.events += 1
         link = stored.event.link
+        executor, event_id = stored.event.context.executor_id, stored.event.event_id
         if link is None:
-            self._find(Fault.UNCHAINED, stored, "", 0)
+            self.findings.append(Finding(Fault.UNCHAINED, executor, "", 0, 1, stored.sequence, event_id))
         else:
-            event = _Event(link, digest(stored.body), stored)
+            event = _Event(link, digest(stored.body), executor, stored.sequence, event_id)
             chain = self._chains.get(link.chain)
             if chain is None:
                 chain = self._chains[link.chain] = _Chain(link.sequence if self._is_trimmed else 1)
@@ -122,8 +130,10 @@ class Verifier:
         place = event.link.sequence
         if place > chain.next:
             known = chain.early.setdefault(place, event)
-            if known.digest != event.digest:
-                self._find(Fault.FORK, event.stored, event.link.chain, place)
+            if known is event:
+                heapq.heappush(chain.places, place)
+            elif known.digest != event.digest:
+                self._find(Fault.FORK, event, place)
             if len(chain.early) > FAR:
                 self._skip_gap(chain)
             return
@@ -131,12 +141,12 @@ class Verifier:
             self._append(chain, event)
             self._append_early(chain)
         elif place >= chain.first and _kept(chain, place) != _short(event.digest):
-            self._find(Fault.FORK, event.stored, event.link.chain, place)
+            self._find(Fault.FORK, event, place)
 
     def _append(self, chain: _Chain, event: _Event) -> None:
         known = chain.last or event.link.sequence == 1
         if known and event.link.previous != chain.last:
-            self._find(Fault.CHANGED, event.stored, event.link.chain, event.link.sequence)
+            self._find(Fault.CHANGED, event, event.link.sequence)
         chain.digests += _short(event.digest)
         chain.last = event.digest
 
@@ -146,17 +156,18 @@ class Verifier:
 
     def _skip_gap(self, chain: _Chain) -> None:
         """Take what is missing for lost, and go on behind it."""
-        place = min(chain.early)
+        while (place := heapq.heappop(chain.places)) not in chain.early:
+            pass
         event = chain.early.pop(place)
         missing = place - chain.next
-        self._find(Fault.GAP, event.stored, event.link.chain, chain.next, missing)
+        self._find(Fault.GAP, event, chain.next, missing)
         chain.first, chain.digests, chain.last = place, bytearray(), ""
         self._append(chain, event)
         self._append_early(chain)
 
-    def _find(self, fault: Fault, stored: StoredEvent, chain: str, place: int, count: int = 1) -> None:
-        executor, event_id = stored.event.context.executor_id, stored.event.event_id
-        self.findings.append(Finding(fault, executor, chain, place, count, stored.sequence, event_id))
+    def _find(self, fault: Fault, event: _Event, place: int, count: int = 1) -> None:
+        finding = Finding(fault, event.executor, event.link.chain, place, count, event.stream_sequence, event.event_id)
+        self.findings.append(finding)
 
 
 async def verified(connection: Connection) -> Verifier:

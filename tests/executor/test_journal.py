@@ -1,5 +1,11 @@
 """The outbox's file: what is read back after a death, however it came."""
 
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,3 +109,71 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path
     (tmp_path / "outbox").write_text("in the way")
     with pytest.raises(JournalUnwritable, match=f"outbox {tmp_path}/outbox/[0-9a-f]+ cannot be made: "):
         Journal.open(tmp_path / "outbox")
+
+
+def _of_another_version(segment: Path) -> None:
+    checked = struct.pack("<BH", 9, 1) + b"a"
+    segment.write_bytes(struct.pack("<II", 0, zlib.crc32(checked)) + checked)
+
+
+def _with_an_id_that_is_no_text(segment: Path) -> None:
+    checked = struct.pack("<BH", 2, 1) + b"\xff"
+    segment.write_bytes(struct.pack("<II", 0, zlib.crc32(checked)) + checked)
+
+
+def _with_a_pipe(segment: Path) -> None:
+    segment.unlink()
+    os.mkfifo(segment)
+
+
+def _with_a_folder(segment: Path) -> None:
+    segment.unlink()
+    segment.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(_of_another_version, id="kind of another version"),
+        pytest.param(_with_an_id_that_is_no_text, id="id that is no text"),
+        pytest.param(_with_a_pipe, id="pipe"),
+        pytest.param(_with_a_folder, id="folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_left_alone_and_the_others_are_taken(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """An executor starts, whatever lies there."""
+    parent = tmp_path / "outbox"
+    for event_id in ("a", "b"):
+        journal = Journal.open(parent)
+        journal.append(Kind.ENDED, event_id, b"ended")
+        journal.close()
+    first, second = sorted(parent.iterdir())
+    damage(first / "0000000001")
+    assert len([entry for left in left_behind(parent) for entry in left]) == 1
+    assert list(parent.iterdir()) == [first]
+    assert not second.exists()
+
+
+def test_executors_that_start_at_once_do_not_take_each_other_for_left_behind(tmp_path: Path) -> None:
+    """A folder is locked before anybody sees it."""
+    parent, stop = tmp_path / "outbox", threading.Event()
+
+    def take() -> int:
+        taken = 0
+        while not stop.is_set():
+            taken += sum(map(len, left_behind(parent)))
+        return taken
+
+    with ThreadPoolExecutor(2) as others:
+        taking = [others.submit(take) for _ in range(2)]
+        try:
+            for _ in range(300):
+                journal = Journal.open(parent)
+                journal.append(Kind.ENDED, "a", b"ended")
+                journal.append(Kind.DONE, "a")
+                journal.close()
+        finally:
+            stop.set()
+        assert [one.result() for one in taking] == [0, 0]

@@ -1,6 +1,8 @@
 """What is not recorded: hooks judge the real call, the record holds less."""
 
+import asyncio
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from executor.conftest import World
 from hookbus_executor import ExecutorSettings
 from hookbus_executor.redaction import REDACTED, Redactor
-from hookbus_schemas import ConfigError, Decision, ToolHookContext, ToolHookWithContext
+from hookbus_schemas import ConfigError, Decision, Outcome, ToolHookContext, ToolHookWithContext
 
 KEY = "AKIA" + "ABCDEFGH12345678"
 SECRETS = [
@@ -66,6 +68,9 @@ def test_arguments_that_are_no_object_are_taken_out_whole_where_a_name_tells() -
     assert redactor.arguments(f"see {KEY}") == f"see {REDACTED}"
 
 
+REDACTING = "import sys; from hookbus_executor.redaction import Redactor; Redactor().text(sys.stdin.read())"
+
+
 class Judge(ToolHookWithContext):
     """Keeps what it was asked, and quotes it."""
 
@@ -99,6 +104,50 @@ async def test_hooks_judge_the_real_arguments_and_the_record_holds_none_of_the_s
     recorded = [json.loads(event.context.arguments_json) for event in events]
     assert recorded == [{"password": REDACTED}, {"password": REDACTED, "note": "deny"}]
     assert all(KEY not in event.model_dump_json() for event in events)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param('{"password":"x","note":"\\ud800"}', id="half of a surrogate pair"),
+        pytest.param('{"password":"x","note":1e999}', id="infinite"),
+    ],
+)
+async def test_a_refused_call_whose_arguments_cannot_be_written_anew_is_recorded(world: World, given: str) -> None:
+    """Nothing of it reaches the caller but the refusal."""
+    executor = await world.executor()
+
+    @executor.tool
+    async def login(password: str, note: str = "") -> str:
+        return password + note
+
+    async with executor:
+        denied = await executor.execute("login", given)
+        await executor.flush()
+    (event,) = await world.events()
+    assert (denied.outcome, event.context.arguments_json) == (Outcome.DENIED, REDACTED)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param("-----BEGIN PRIVATE KEY-----", id="private keys"),
+        pytest.param("-eyJaaaaaaaaaa", id="JSON web tokens"),
+    ],
+)
+async def test_a_text_of_nothing_but_beginnings_of_secrets_does_not_hold_up_the_loop(piece: str) -> None:
+    """A tool's result may be an attacker's, and other calls wait meanwhile."""
+    text = piece * (4_000_000 // len(piece))
+    worker = asyncio.create_subprocess_exec(sys.executable, "-c", REDACTING, stdin=asyncio.subprocess.PIPE)
+    process = await worker
+    try:
+        async with asyncio.timeout(30):
+            await process.communicate(text.encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
 
 
 def test_a_pattern_that_is_none_names_the_setting() -> None:

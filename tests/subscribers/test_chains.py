@@ -1,5 +1,6 @@
 """Chains of events: every gap, change and fork is found, and nothing else is."""
 
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -100,3 +101,22 @@ def test_a_chain_may_begin_in_its_middle_where_the_stream_dropped_the_rest(
 ) -> None:
     """Old events go by the stream's own limits; elsewhere a missing beginning is a gap."""
     assert found(verify(chain("a", 6)[3:], is_trimmed=is_trimmed)) == faults
+
+
+def test_many_gaps_cost_no_more_than_their_events_and_no_body_is_kept() -> None:
+    """Anybody who may write to the record can forge links: 60,000 events with a gap before each."""
+    verifier, (made, _) = Verifier(is_trimmed=False), event("a", 1, "")
+    assert made.link is not None
+    bodies: list[weakref.ref[StoredEvent]] = []
+    for place in range(2, 120_002, 2):
+        link = ChainLink(chain="a", sequence=place, previous="")
+        stored = _Watched(place, made.model_copy(update={"link": link}), b"%d" % place)
+        bodies.append(weakref.ref(stored))
+        verifier.add(stored)
+    assert not [body for body in bodies[:-1] if body() is not None]
+    verifier.end()
+    assert [(finding.place, finding.count) for finding in verifier.findings] == [(n, 1) for n in range(1, 120_001, 2)]
+
+
+class _Watched(StoredEvent):
+    """An event of which one can see whether somebody keeps it."""
