@@ -87,9 +87,7 @@ class Journal:
             unseen = parent / f"{UNSEEN}{journal.folder.name}"
             unseen.mkdir(parents=True)
             journal._lock = _locked(unseen)
-            unseen.rename(
-                journal.folder
-            )  # locked by now, so nobody who starts at the same time takes it for left behind
+            unseen.rename(journal.folder)  # with its lock: whoever starts at the same time does not take it over
             journal._roll()
         except OSError as error:
             raise JournalUnwritable(f"outbox {journal.folder} cannot be made: {error.strerror}") from error
@@ -117,15 +115,21 @@ class Journal:
         os.close(self._lock)
 
     def _write(self, data: bytes) -> None:
+        left = data
         try:
-            written = os.write(self._file, data)
-            if written < len(data):  # a disk that is full takes a part
-                os.write(self._file, data[written:])
+            while left:  # a disk that is nearly full takes a part
+                left = left[os.write(self._file, left) :]
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._size)
+            self._cut()
             raise
         self._size += len(data)
+
+    def _cut(self) -> None:
+        """Remove a part of an entry; where that fails what follows goes to a new segment, not behind what is torn."""
+        try:
+            os.ftruncate(self._file, self._size)
+        except OSError:
+            self._size = SEGMENT_BYTES
 
     def _roll(self) -> None:
         path = self.folder / f"{self._number + 1:010}"
