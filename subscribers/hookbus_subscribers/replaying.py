@@ -88,7 +88,8 @@ async def replay(
 ) -> AsyncGenerator[StoredEvent, None]:
     """Yield the stored events in the order of the stream, without a gap, also across a loss of the bus.
 
-    What the stream holds but is no event is skipped and logged. Use `contextlib.aclosing` when you stop early.
+    Times are compared in microseconds. What the stream holds but is no event is skipped and logged. Use
+    `contextlib.aclosing` when you stop early.
 
     Args:
         connection: the bus.
@@ -105,6 +106,8 @@ async def replay(
     if follow and until is not None:
         raise ConfigError("follow goes on for ever, until ends it: give one")
     start = _start(since, start_sequence)
+    first = 0 if since is None else _microseconds(since)
+    end = None if until is None else _microseconds(until)
     state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
     last = None if follow else int(state["last_seq"])
     while True:
@@ -115,9 +118,11 @@ async def replay(
             while (taken := await reading.next()) is not None:
                 message, place = taken
                 start = _from_sequence(place.sequence + 1)
-                if until is not None and place.stored_at >= until:
+                stored_at = _microseconds(place.stored_at)
+                if end is not None and stored_at >= end:
                     return
-                if (event := _event(message, place)) is not None and wanted.wants(event):
+                event = _event(message, place) if stored_at >= first else None
+                if event is not None and wanted.wants(event):
                     yield StoredEvent(place.sequence, event, message.data)
                 if last is not None and (place.sequence >= last or not place.pending):
                     return
@@ -131,7 +136,12 @@ def _start(since: float | None, sequence: int | None) -> dict[str, object]:
         raise ConfigError("since and start_sequence exclude each other: give one")
     if sequence is not None:
         return _from_sequence(sequence)
-    return from_time(since)
+    return from_time(since and since - 1e-6)  # the server compares nanoseconds, which a float does not hold
+
+
+def _microseconds(seconds: float) -> int:
+    """Return a time as exactly as datetimes and floats hold one."""
+    return round(seconds * 1_000_000)
 
 
 def _from_sequence(sequence: int) -> dict[str, object]:

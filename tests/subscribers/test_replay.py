@@ -185,6 +185,10 @@ async def test_reading_ends_before_what_was_stored_at_the_end_or_later(bus: Bus)
         found = [one.sequence async for one in replay(connection, since=since, until=until_then)]
         assert found == [2, 3]
         assert [one async for one in replay(connection, until=0.0)] == []
+        last = (await connection.jetstream().get_msg("TOOL_EVENTS", 4)).time
+        assert last is not None
+        just_after = last.timestamp() + 2e-6
+        assert [one async for one in replay(connection, since=just_after)] == []
         with pytest.raises(ConfigError, match="give one"):
             await anext(replay(connection, until=0.0, follow=True))
 
