@@ -1,18 +1,17 @@
 """``hookbus events``: the record."""
 
-import re
 import sys
-import time
 from contextlib import aclosing
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from hookbus_cli.command import DENIED, command, options, out, plain, running_bus
-from hookbus_schemas import ConfigError, Outcome, ToolAfterEvent
+from hookbus_cli.filters import OfExecutor, OfOutcome, OfSender, OfSession, OfTool, Since, Until
+from hookbus_cli.times import local_time, parse_bound
+from hookbus_schemas import Outcome, ToolAfterEvent
 
 if TYPE_CHECKING:
     from hookbus_subscribers import StoredEvent
@@ -20,15 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Read the record of calls.", no_args_is_help=True)
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-Since = Annotated[
-    str | None, typer.Option(help="Such as 10m, 2h, 2026-11-30T10:00; all by default.", show_default=False)
-]
-Until = Annotated[str | None, typer.Option(help="The same; to the end by default.", show_default=False)]
-OfSession = Annotated[str | None, typer.Option("--session", help="Of this session alone.", show_default=False)]
-OfTool = Annotated[str | None, typer.Option("--tool", help="Of tools that match this glob.", show_default=False)]
-OfSender = Annotated[str | None, typer.Option("--sender", help="Of this sender alone.", show_default=False)]
-OfOutcome = Annotated[Outcome | None, typer.Option("--outcome", help="That ended so.", show_default=False)]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")]
 COLOURS = {Outcome.COMPLETED: "green", Outcome.DENIED: "red", Outcome.INTERRUPTED: "magenta"}
 
 
@@ -37,9 +29,39 @@ def _group() -> None:
     """Read the record of calls."""
 
 
-@app.command(epilog="Example: hookbus events tail --since 10m -f  ·  hookbus events tail --json")
+@app.command(epilog="Example: hookbus events tail -f  ·  hookbus events tail -n 100 --outcome denied --json")
 @command()
 async def tail(
+    context: typer.Context,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the newest.")] = 20,
+    session: OfSession = None,
+    tool: OfTool = None,
+    sender: OfSender = None,
+    outcome: OfOutcome = None,
+    executor: OfExecutor = None,
+    follow: Follow = False,
+    json: JsonLines = False,
+) -> int:
+    """Show the newest recorded calls, oldest first. Of the whole past, or from a time on: `hookbus events replay`."""
+    from hookbus_subscribers import EventFilter, newest, replay
+
+    wanted = EventFilter(session, tool, sender, outcome, executor)
+    async with running_bus(options(context).bus(), "hookbus events") as connection:
+        found, last = await newest(connection, lines, wanted)
+        for one in found:
+            _print(one, json=json, now=follow)
+        if follow:
+            async with aclosing(replay(connection, start_sequence=last + 1, follow=True, wanted=wanted)) as stored:
+                async for one in stored:
+                    _print(one, json=json, now=True)
+    return 0
+
+
+@app.command(
+    "replay", epilog="Example: hookbus events replay --since 2h --tool 'db_*'  ·  hookbus events replay --json"
+)
+@command()
+async def show_all(
     context: typer.Context,
     since: Since = None,
     until: Until = None,
@@ -47,26 +69,31 @@ async def tail(
     tool: OfTool = None,
     sender: OfSender = None,
     outcome: OfOutcome = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+    executor: OfExecutor = None,
+    follow: Follow = False,
+    json: JsonLines = False,
 ) -> int:
-    """Show the recorded calls, oldest first."""
+    """Show all recorded calls, or those from a time on, oldest first. The newest alone: `hookbus events tail`."""
     from hookbus_subscribers import EventFilter, replay
 
-    begin, end = _bound(since), _bound(until)
-    wanted = EventFilter(session, tool, sender, outcome)
+    begin, end = parse_bound(since), parse_bound(until)
+    wanted = EventFilter(session, tool, sender, outcome, executor)
     async with (
         running_bus(options(context).bus(), "hookbus events") as connection,
         aclosing(replay(connection, since=begin, until=end, follow=follow, wanted=wanted)) as stored,
     ):
         async for one in stored:
-            if json:
-                sys.stdout.write(one.event.model_dump_json() + "\n")
-            else:
-                out.print(_line(one), soft_wrap=True)
-            if follow:
-                sys.stdout.flush()
+            _print(one, json=json, now=follow)
     return 0
+
+
+def _print(stored: "StoredEvent", *, json: bool, now: bool) -> None:
+    if json:
+        sys.stdout.write(stored.event.model_dump_json() + "\n")
+    else:
+        out.print(_line(stored), soft_wrap=True)
+    if now:
+        sys.stdout.flush()
 
 
 @app.command(epilog="Example: hookbus events verify --json")
@@ -122,6 +149,7 @@ async def stats(
     tool: OfTool = None,
     sender: OfSender = None,
     outcome: OfOutcome = None,
+    executor: OfExecutor = None,
     json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
 ) -> int:
     """Count the recorded calls: outcomes, denials by hook and reason code, and how long each hook took."""
@@ -129,13 +157,11 @@ async def stats(
     from hookbus_subscribers import EventFilter, replay
     from hookbus_subscribers.stats import Stats
 
-    begin, end = _bound(since), _bound(until)
-    found = Stats()
+    begin, end = parse_bound(since), parse_bound(until)
+    found, wanted = Stats(), EventFilter(session, tool, sender, outcome, executor)
     async with (
         running_bus(options(context).bus(), "hookbus events") as connection,
-        aclosing(
-            replay(connection, since=begin, until=end, wanted=EventFilter(session, tool, sender, outcome))
-        ) as stored,
+        aclosing(replay(connection, since=begin, until=end, wanted=wanted)) as stored,
     ):
         async for one in stored:
             found.add(one.event)
@@ -146,30 +172,11 @@ async def stats(
     return 0
 
 
-def _bound(text: str | None) -> float | None:
-    return None if text is None else parse_time(text)
-
-
-def parse_time(text: str, now: float | None = None) -> float:
-    """Return seconds since 1970 for a time as people write it: ``10m`` ago, or a date and time, local without a zone.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip()):
-        return (time.time() if now is None else now) - float(match[1]) * UNITS[match[2]]
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise ConfigError(f"time {text!r} should be such as 30s, 10m, 2h, 7d or 2026-11-30T10:00") from error
-
-
 def _line(stored: "StoredEvent") -> Text:
     event = stored.event
-    at = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     colour = COLOURS.get(event.outcome, "yellow")
-    line = f"[dim]{at}[/] {plain(event.context.session_id or '-')} [bold]{plain(event.context.tool_name)}[/] "
-    line += f"[{colour}]{event.outcome}[/]"
+    line = f"[dim]{local_time(event.at_ms)}[/] {plain(event.context.session_id or '-')} "
+    line += f"[bold]{plain(event.context.tool_name)}[/] [{colour}]{event.outcome}[/]"
     if isinstance(event, ToolAfterEvent):
         line += f" {event.duration_ms:.0f} ms"
     else:

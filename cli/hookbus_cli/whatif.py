@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from rich.table import Column, Table
 
 from hookbus_broker import Connection, UsesBus
 from hookbus_cli.command import command, options, out, plain, running_bus
-from hookbus_cli.events import parse_time
+from hookbus_cli.times import local_time, parse_time
 from hookbus_schemas import Hook
 
 if TYPE_CHECKING:
@@ -98,6 +97,5 @@ def _show_group(colour: str, what: str, group: "Group") -> None:
     out.print(line, highlight=False, soft_wrap=True)
     table = Table(*(Column(head, overflow="fold") for head in ("at", "session", "tool", "reason")))
     for one in group.examples:
-        at = datetime.fromtimestamp(one.at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(at, plain(one.session or "-"), plain(one.tool), plain(one.reason))
+        table.add_row(local_time(one.at_ms), plain(one.session or "-"), plain(one.tool), plain(one.reason))
     out.print(table)

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import structlog
@@ -52,7 +53,7 @@ class EventFilter:
     """Which events are wanted; None for all.
 
     Attributes:
-        session, sender: exactly.
+        session, sender, executor: exactly.
         tool: a glob, in which only ``*`` is special.
         outcome: how the call ended.
     """
@@ -61,6 +62,7 @@ class EventFilter:
     tool: str | None = None
     sender: str | None = None
     outcome: Outcome | None = None
+    executor: str | None = None
 
     def wants(self, event: ToolAfterEvent | ToolDeniedEvent) -> bool:
         """Tell whether an event is wanted."""
@@ -68,6 +70,7 @@ class EventFilter:
         return (
             self.session in (None, context.session_id)
             and self.sender in (None, context.sender_id)
+            and self.executor in (None, context.executor_id)
             and self.outcome in (None, event.outcome)
             and (self.tool is None or matches(self.tool, context.tool_name))
         )
@@ -108,8 +111,7 @@ async def replay(
     start = _start(since, start_sequence)
     first = 0 if since is None else _microseconds(since)
     end = None if until is None else _microseconds(until)
-    state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
-    last = None if follow else int(state["last_seq"])
+    last = None if follow else await last_sequence(connection)
     while True:
         reading = await _open(connection, start, patient=follow)
         try:
@@ -128,6 +130,28 @@ async def replay(
                     return
         finally:
             await reading.close()
+
+
+async def last_sequence(connection: Connection) -> int:
+    """Return the place of the event that was stored last, 0 if there is none; raises what `replay` raises."""
+    return int((await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]["last_seq"])
+
+
+async def newest(connection: Connection, count: int, wanted: EventFilter = ALL) -> tuple[list[StoredEvent], int]:
+    """Return the newest events that are wanted, oldest first, and the place up to which there are no more.
+
+    Raises:
+        BusUnavailable, JetStreamRefusal, PermissionRefused: the stream cannot be read.
+    """
+    last = await last_sequence(connection)
+    found: deque[StoredEvent] = deque(maxlen=count)
+    start = last - count + 1 if wanted == ALL else None
+    async with aclosing(replay(connection, start_sequence=start, wanted=wanted)) as stored:
+        async for one in stored:
+            if one.sequence > last:
+                break
+            found.append(one)
+    return list(found), last
 
 
 def _start(since: float | None, sequence: int | None) -> dict[str, object]:
