@@ -114,7 +114,12 @@ def reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except* BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+
+
+def discard_output() -> None:
+    """Let what is still to be printed vanish: where it should go it cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def plain(text: str) -> str:

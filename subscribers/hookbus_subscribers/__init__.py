@@ -19,7 +19,7 @@ from hookbus_subscribers.contract_scope import ContractScope
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
 from hookbus_subscribers.pull import JetStreamRefusal
-from hookbus_subscribers.replaying import EventFilter, StoredEvent, newest, replay
+from hookbus_subscribers.replaying import EventFilter, StoredEvent, last_sequence, newest, replay
 from hookbus_subscribers.semantic_kernel_policy import SemanticKernelPolicy, SemanticKernelSettings
 from hookbus_subscribers.serve import serve
 from hookbus_subscribers.server import HookServer
@@ -51,6 +51,7 @@ __all__ = [
     "ToolHookContext",
     "ToolHookWithContext",
     "hook",
+    "last_sequence",
     "load_hooks",
     "make_built_in",
     "newest",
