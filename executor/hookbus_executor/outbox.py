@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 from nats.aio.msg import Msg
 
-from hookbus_broker import Connection
+from hookbus_broker import TOOL_EVENTS, Connection
 from hookbus_broker.log import say
 from hookbus_executor.chain import Chain
 from hookbus_executor.journal import Journal, JournalUnwritable, Kind, left_behind
@@ -130,7 +130,7 @@ class Outbox:
         self._take_over(self._journal)
         await self._connection.subscribe_direct(f"{self._inbox}.*", self._on_ack)
         await self._connection.barrier()
-        self._undo = self._connection.on_reconnect(self._wake.set)
+        self._undo = self._connection.on_reconnect(self._send_again)
         self._task = asyncio.get_running_loop().create_task(self._send())
 
     def admit(self, event: ToolAfterEvent) -> None:
@@ -222,23 +222,30 @@ class Outbox:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            with contextlib.suppress(BusUnavailable):
+            try:
                 self._resend(loop.time())
                 self._send_waiting(loop.time())
-            self._tell_if_idle()
-            due = min((entry.due for entry in self._unacknowledged.values()), default=None)
-            if due is None and self._waiting:
+                due = min((entry.due for entry in self._unacknowledged.values()), default=None)
+            except BusUnavailable:
                 due = loop.time() + RETRY_AFTER
+            self._tell_if_idle()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await self._wake.wait()
+
+    def _send_again(self) -> None:
+        """Send all again that was not acknowledged before the bus was lost: what was lost with it nobody says."""
+        for entry in self._unacknowledged.values():
+            entry.due = 0.0
+        self._wake.set()
 
     def _resend(self, now: float) -> None:
         overdue = [token for token, entry in self._unacknowledged.items() if entry.due <= now]
         for token in overdue:
             entry = self._unacknowledged[token]
-            entry.due = now + ACK_TIMEOUT
-            if not self._publish(token, entry):
+            if self._publish(token, entry):
+                entry.due = now + ACK_TIMEOUT
+            else:
                 del self._unacknowledged[token]
 
     def _send_waiting(self, now: float) -> None:
@@ -291,6 +298,7 @@ class Outbox:
                 _log.warning, "event.refused", event_id=entry.event.event_id, problem=problem, retry_after_s=RETRY_AFTER
             )
             entry.due = asyncio.get_running_loop().time() + RETRY_AFTER
+            self._wake.set()
             return
         del self._unacknowledged[token]
         self._keep(Kind.DONE, entry.event.event_id)
@@ -327,9 +335,9 @@ def _refusal(message: Msg) -> str:
         return "no stream takes it: create TOOL_EVENTS with `hookbus up`"
     try:
         acknowledgement = json.loads(message.data)
-        error = acknowledgement.get("error")
-        return str(error.get("description", error)) if error else "" if acknowledgement.get("stream") else "no stream"
-    except (ValueError, AttributeError) as error:
+        error, stream = acknowledgement.get("error"), acknowledgement.get("stream")
+        return str(error.get("description", error)) if error else "" if stream == TOOL_EVENTS else f"stream {stream!r}"
+    except (ValueError, AttributeError, RecursionError) as error:
         return f"its acknowledgement cannot be read: {error}"
 
 

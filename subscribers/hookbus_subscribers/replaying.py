@@ -24,6 +24,7 @@ from hookbus_schemas import (
     decode_event,
 )
 from hookbus_schemas.globs import matches
+from hookbus_subscribers.copies import Copies
 from hookbus_subscribers.delivery import Delivery, delivery
 from hookbus_subscribers.pull import JetStreamRefusal, Pull, from_time, nanoseconds, request
 
@@ -91,8 +92,8 @@ async def replay(
 ) -> AsyncGenerator[StoredEvent, None]:
     """Yield the stored events in the order of the stream, without a gap, also across a loss of the bus.
 
-    Times are compared in microseconds. What the stream holds but is no event is skipped and logged. Use
-    `contextlib.aclosing` when you stop early.
+    An event that the stream holds twice comes once, where it is first. Times are compared in microseconds. What the
+    stream holds but is no event is skipped and logged. Use `contextlib.aclosing` when you stop early.
 
     Args:
         connection: the bus.
@@ -111,6 +112,7 @@ async def replay(
     start = _start(since, start_sequence)
     first = 0 if since is None else _microseconds(since)
     end = None if until is None else _microseconds(until)
+    copies = Copies()
     last = None if follow else await last_sequence(connection)
     while True:
         reading = await _open(connection, start, patient=follow)
@@ -124,12 +126,16 @@ async def replay(
                 if end is not None and stored_at >= end:
                     return
                 event = _event(message, place) if stored_at >= first else None
-                if event is not None and wanted.wants(event):
+                if event is not None and wanted.wants(event) and not _is_copy(copies, event, message.data):
                     yield StoredEvent(place.sequence, event, message.data)
                 if last is not None and (place.sequence >= last or not place.pending):
                     return
         finally:
             await reading.close()
+
+
+def _is_copy(copies: Copies, event: ToolAfterEvent | ToolDeniedEvent, body: bytes) -> bool:
+    return event.link is not None and copies.meets(event.link.chain, body)
 
 
 async def last_sequence(connection: Connection) -> int:
