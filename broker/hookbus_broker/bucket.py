@@ -23,6 +23,9 @@ HOOKS = "HOOKS"
 CONTRACTS = "CONTRACTS"
 """The bucket of contracts, one for each session that has one."""
 
+SET_ASIDE = "SET_ASIDE"
+"""The bucket of events that a consumer could not handle: key ``<consumer>.<sequence>``, both escaped."""
+
 CONTRACTS_CHANGED = "contracts.changed"
 """Where the server republishes changes of the bucket ``CONTRACTS``, followed by the escaped session."""
 

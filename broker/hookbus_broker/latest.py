@@ -49,6 +49,11 @@ async def read_at(connection: Connection, stream: str, sequence: int, timeout: f
     return await _read(connection, stream, {"seq": sequence}, timeout)
 
 
+async def read_next(connection: Connection, stream: str, subject: str, sequence: int, timeout: float) -> Stored | None:
+    """Return the first message on a subject at a place or after it, None if there is none; raises as `read_last`."""
+    return await _read(connection, stream, {"seq": sequence, "next_by_subj": subject}, timeout)
+
+
 async def _read(connection: Connection, stream: str, what: dict[str, object], timeout: float) -> Stored | None:
     subject = f"$JS.API.STREAM.MSG.GET.{stream}"
 

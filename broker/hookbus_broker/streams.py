@@ -9,7 +9,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from hookbus_broker.ask import ask
-from hookbus_broker.bucket import CONTRACTS, CONTRACTS_CHANGED, HOOKS
+from hookbus_broker.bucket import CONTRACTS, CONTRACTS_CHANGED, HOOKS, SET_ASIDE
 from hookbus_broker.connection import Connection
 from hookbus_broker.counts import TOOL_COUNTS, TOOL_COUNTS_MINUTE
 from hookbus_broker.log import say
@@ -28,6 +28,9 @@ HISTORY = 10
 
 TOTALS = 10_000
 """Totals kept of each count: an addition that comes twice is answered with the total it had the first time."""
+
+MOST_SET_ASIDE = 100_000
+"""Events that are set aside at once; beyond it none is, so they come again to their consumers instead."""
 
 MINUTE_KEPT = 180.0
 """Seconds a count of one minute is kept after its last addition: clocks may differ by more than a minute."""
@@ -95,7 +98,7 @@ async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
         BusUnavailable: JetStream is not there, or did not answer in time.
         PermissionRefused: this identity may not manage streams.
     """
-    for make in (_events, _hooks, _contracts, _counts, _minute_counts):
+    for make in (_events, _hooks, _contracts, _set_aside, _counts, _minute_counts):
         await _ensure(connection, make(settings))
 
 
@@ -143,6 +146,23 @@ def _bucket(name: str, settings: BusSettings, changed: str) -> _Spec:
         "republish": {"src": f"$KV.{name}.>", "dest": f"{changed}.>"},
     }
     return _Spec(f"KV_{name}", fixed, limits)
+
+
+def _set_aside(settings: BusSettings) -> _Spec:
+    limits = {
+        "max_age": _Limit(_nanoseconds(settings.events_max_age), 0, "bus.events_max_age"),
+        "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
+    }
+    fixed = _COMMON | {
+        "subjects": [f"$KV.{SET_ASIDE}.>"],
+        "discard": "new",
+        "max_msgs": MOST_SET_ASIDE,
+        "max_msgs_per_subject": 1,
+        "deny_purge": False,
+        "allow_rollup_hdrs": False,  # with it a consumer could remove what others have set aside
+        "republish": None,
+    }
+    return _Spec(f"KV_{SET_ASIDE}", fixed, limits)
 
 
 def _counts(settings: BusSettings) -> _Spec:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from hookbus_cli import export
+from hookbus_cli import aside, export
 from hookbus_cli.command import DENIED, command, options, out, plain, running_bus
 from hookbus_cli.filters import OfExecutor, OfOutcome, OfSender, OfSession, OfTool, Since, Until
 from hookbus_cli.times import local_time, parse_bound
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Read the record of calls.", no_args_is_help=True)
 app.command("export", epilog=export.EPILOG)(export.export)
+app.command("set-aside", epilog=aside.LIST_EPILOG)(aside.set_aside)
+app.command("retry", epilog=aside.RETRY_EPILOG)(aside.retry)
 
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")]

@@ -1,15 +1,18 @@
-"""Following events with a durable consumer: at least once, where the last process stopped. Below it is `pull`."""
+"""Following events with a durable consumer: at least once, where the last process stopped.
+
+Below it are `pull`, which brings the events, and `set_aside` and `retrying`, for those that cannot be handled.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self
 
 import structlog
 from nats.aio.msg import Msg
 
-from hookbus_broker import TOOL_EVENTS, Connection
+from hookbus_broker import Connection
 from hookbus_broker.callbacks import Throttle
 from hookbus_broker.log import say
 from hookbus_broker.tasks import backoff, end_tasks
@@ -18,23 +21,19 @@ from hookbus_schemas import (
     ConfigError,
     HookbusError,
     InvalidMessage,
-    ToolAfterEvent,
-    ToolDeniedEvent,
     subjects,
 )
 from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_subscribers.asked import read_event
 from hookbus_subscribers.delivery import delivery
-from hookbus_subscribers.pull import NOT_FOUND, JetStreamRefusal, Pull, from_time, nanoseconds, request
-from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Taken, nak_after
+from hookbus_subscribers.durable import ensure_durable
+from hookbus_subscribers.pull import Pull, from_time, nanoseconds
+from hookbus_subscribers.replaying import ALL, EventFilter
+from hookbus_subscribers.retrying import Retries
+from hookbus_subscribers.set_aside import described, is_set_aside, set_aside
+from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Event, Handler, Taken, nak_after
 
 log = structlog.get_logger()
-
-Event: TypeAlias = ToolAfterEvent | ToolDeniedEvent
-Handler: TypeAlias = Callable[[Event], Awaitable[object]]
-
-MAX_CONSUMER_NAME = 255
-"""Longest name of a consumer, by the server's own limit."""
 
 RETRY_WAIT, RETRY_WAIT_MAX = 0.1, 5.0
 """Seconds before the first try to pull again, and most between tries."""
@@ -43,23 +42,13 @@ LOG_INTERVAL = 10.0
 """Seconds between two log lines about the same problem."""
 
 
-def durable_name(hook: str) -> str:
-    """Return the name of the durable consumer by which a hook is told of calls: its subject token, safe as a name.
-
-    Raises:
-        ConfigError: the hook's name is too long for one.
-    """
-    name = f"hook-{subjects.token(hook)}"
-    if len(name) > MAX_CONSUMER_NAME:
-        raise ConfigError(f"hook {hook[:40]!r}... has too long a name to be told of calls: shorten it")
-    return name
-
-
 class Consumer:
     """Hands each event to a handler, and acknowledges it when the handler has returned.
 
     An event comes again, with the same ``event_id``, when the process died, the acknowledgement was lost or the handler
-    raised. With a concurrency of 1 events are handled in the order of the stream, but for those that come again.
+    raised. With a concurrency of 1 events are handled in the order of the stream, but for those that come again. One
+    whose handler fails again and again, or that cannot be read, is set aside: an operator sees it with
+    ``hookbus events set-aside`` and hands it back with ``hookbus events retry``.
 
     Attributes:
         consumed: counters.
@@ -72,6 +61,7 @@ class Consumer:
         handler: Handler,
         *,
         subjects: Sequence[str] = subjects.EVENT_SUBJECTS,
+        wanted: EventFilter = ALL,
         since: float | None = None,
         concurrency: int = 1,
         max_in_flight: int = 256,
@@ -87,11 +77,12 @@ class Consumer:
             connection: the bus; it stays open when the consumer has stopped.
             durable: the consumer's name on the server: processes that share it share the events.
             handler: an async function of one event.
-            subjects: which events.
+            subjects: which events the server delivers.
+            wanted: which of those are handled; the others are acknowledged.
             since: seconds since 1970 where to begin when the server does not know the durable yet; None for all events.
             concurrency: handlers that run at once.
             max_in_flight: events taken and not yet handled.
-            max_deliver: deliveries after which an event whose handler fails is given up.
+            max_deliver: deliveries after which an event whose handler fails is set aside.
             retry_delay: seconds before an event that was given back comes again.
             handler_timeout: seconds that the handler has for one event.
             ack_wait: seconds after which the server gives the events of a process that died to another.
@@ -108,6 +99,7 @@ class Consumer:
         self._connection = connection
         self._durable = durable
         self._handler = handler
+        self._wanted = wanted
         self._start = from_time(since)
         self._config: dict[str, object] = {
             "durable_name": durable,
@@ -115,7 +107,7 @@ class Consumer:
             "ack_policy": "explicit",
             "ack_wait": nanoseconds(ack_wait),
             "max_ack_pending": max(1000, 4 * max_in_flight),
-            "max_deliver": -1,  # counted here: who gives an event up should say so
+            "max_deliver": -1,  # counted here: an event is given up only when it has been set aside
             "filter_subjects": list(subjects),
         }
         self._concurrency = concurrency
@@ -128,16 +120,20 @@ class Consumer:
         self._waiting: deque[Taken] = deque()
         self._held: dict[Taken, None] = {}
         self._work = asyncio.Semaphore(0)
+        self._places = asyncio.Semaphore(concurrency)
+        self._retries = Retries(connection, durable, self._handle_again)
         self._throttle = Throttle(LOG_INTERVAL)
 
     async def start(self) -> None:
         """Begin to consume, at once or as soon as stream and bus are there."""
+        await self._retries.start()
         self._puller = asyncio.create_task(self._keep_pulling(), name=f"consumer-{self._durable}")
         self._workers = [asyncio.create_task(self._handle_all()) for _ in range(self._concurrency)]
         self._pinger = asyncio.create_task(self._keep_alive())
 
     async def stop(self) -> None:
         """Take nothing new, finish what was taken, within `drain_timeout` seconds; give back what is left."""
+        await self._retries.stop()
         try:
             async with asyncio.timeout(self._drain_timeout):
                 self._puller.cancel()  # which takes what is on its way
@@ -187,7 +183,7 @@ class Consumer:
     async def _pull(self) -> str:
         """Pull until the pulls bring nothing more; return why."""
         await self._connection.wait_connected()
-        await self._ensure()
+        await ensure_durable(self._connection, self._durable, self._config, self._start)
         pull = Pull(
             self._connection, self._durable, lambda message: self._take(message, pull), limit=self._max_in_flight
         )
@@ -197,22 +193,6 @@ class Consumer:
         finally:
             await pull.close()
         return pull.problem
-
-    async def _ensure(self) -> None:
-        """Make the consumer, or bring the one that is there up to these settings; where it stands is kept."""
-        try:
-            existing = (await request(self._connection, f"CONSUMER.INFO.{TOOL_EVENTS}.{self._durable}"))["config"]
-        except JetStreamRefusal as refusal:
-            if refusal.code != NOT_FOUND:
-                raise
-            config = self._config | self._start
-        else:
-            if all(existing.get(key) == value for key, value in self._config.items()):
-                return
-            existing.pop("filter_subject", None)  # of an older client; it excludes filter_subjects
-            config = existing | self._config
-        body: dict[str, object] = {"stream_name": TOOL_EVENTS, "config": config, "action": ""}
-        await request(self._connection, f"CONSUMER.CREATE.{TOOL_EVENTS}.{self._durable}", body)
 
     # Handling.
 
@@ -234,32 +214,70 @@ class Consumer:
         try:
             event = read_event(taken.message.data, taken.message.subject)
         except InvalidMessage as error:
-            self.consumed.unreadable += 1
-            self._settle(taken, TERM)
-            sequence, problem = taken.delivery.sequence, str(error)
-            say(log.error, "event.unreadable", consumer=self._durable, sequence=sequence, problem=problem)
+            self.consumed.unreadable += await self._set_aside(taken, error)
             return
+        if not self._wanted.wants(event):
+            self.consumed.passed_over += 1
+            self._settle(taken, ACK)
+        elif taken.delivery.attempts <= self._max_deliver or not await self._is_set_aside(taken):
+            await self._end(taken, event, await self._run(event))
+
+    async def _run(self, event: Event) -> BaseException | None:
+        """Return what went wrong."""
         try:
-            async with asyncio.timeout(self._handler_timeout):
+            async with self._places, asyncio.timeout(self._handler_timeout):
                 await self._handler(event)
         except FAILURES as error:  # whatever a handler raises, the event comes again
             if is_cancellation(error):
                 raise
-            self._fail(taken, event, error)
-        else:
-            self.consumed.handled += 1
-            self._settle(taken, ACK)
+            return error
+        self.consumed.handled += 1
+        return None
 
-    def _fail(self, taken: Taken, event: Event, error: BaseException) -> None:
-        about = {"consumer": self._durable, "event_id": event.event_id, "attempts": taken.delivery.attempts}
-        if taken.delivery.attempts >= self._max_deliver:
-            self.consumed.terminated += 1
-            self._settle(taken, TERM)
-            say(log.error, "event.given_up", sequence=taken.delivery.sequence, exc_info=error, **about)
+    async def _handle_again(self, body: bytes, subject: str) -> BaseException | None:
+        """Handle what an operator handed back; return what went wrong."""
+        try:
+            return await self._run(read_event(body, subject))
+        except InvalidMessage as error:
+            return error
+
+    async def _end(self, taken: Taken, event: Event, error: BaseException | None) -> None:
+        if error is None:
+            self._settle(taken, ACK)
+        elif taken.delivery.attempts >= self._max_deliver:
+            await self._set_aside(taken, error, event.event_id)
         else:
             self.consumed.failed += 1
             self._settle(taken, nak_after(self._retry_delay))
+            about = {"consumer": self._durable, "event_id": event.event_id, "attempts": taken.delivery.attempts}
             say(log.warning, "event.failed", retry_after_s=self._retry_delay, exc_info=error, **about)
+
+    async def _set_aside(self, taken: Taken, error: BaseException, event_id: str = "") -> bool:
+        """Set an event aside, and only then give it up; tell whether that was possible."""
+        place = taken.delivery
+        about: dict[str, object] = {"event_id": event_id, "attempts": place.attempts}
+        said = about | {"consumer": self._durable, "sequence": place.sequence}
+        try:
+            await set_aside(self._connection, self._durable, place.sequence, error=described(error), **about)
+        except HookbusError as problem:
+            self.consumed.failed += 1
+            self._settle(taken, nak_after(RETRY_WAIT_MAX))
+            say(log.error, "event.not_set_aside", problem=str(problem), retry_after_s=RETRY_WAIT_MAX, **said)
+            return False
+        self.consumed.set_aside += 1
+        self._settle(taken, TERM)
+        say(log.error, "event.set_aside", problem=described(error), exc_info=error if event_id else None, **said)
+        return True
+
+    async def _is_set_aside(self, taken: Taken) -> bool:
+        """Tell whether an event was set aside before and comes all the same; then give it up at last."""
+        try:
+            found = await is_set_aside(self._connection, self._durable, taken.delivery.sequence)
+        except HookbusError:
+            return False  # it is handled once more
+        if found:
+            self._settle(taken, TERM)
+        return found
 
     def _settle(self, taken: Taken, answer: bytes) -> None:
         del self._held[taken]

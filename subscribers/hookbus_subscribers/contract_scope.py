@@ -22,8 +22,9 @@ from hookbus_schemas import (
 )
 from hookbus_schemas.decision import PLAIN_ALLOW
 from hookbus_subscribers.asked import call_key
-from hookbus_subscribers.consumer import Consumer, durable_name
+from hookbus_subscribers.consumer import Consumer
 from hookbus_subscribers.contracts import TIMEOUT, Attached, Contracts
+from hookbus_subscribers.durable import durable_name
 from hookbus_subscribers.scope import outside_scope
 
 GIVING_BACK = 16

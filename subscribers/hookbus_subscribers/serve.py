@@ -15,9 +15,11 @@ from hookbus_broker.tasks import backoff
 from hookbus_schemas import BusUnavailable, ConfigError, Outcome, ToolAfterEvent, ToolDeniedEvent
 from hookbus_schemas.hook import Hook, observer, observes
 from hookbus_schemas.threads import Threads
-from hookbus_subscribers.consumer import Consumer, Handler, durable_name
+from hookbus_subscribers.consumer import Consumer
+from hookbus_subscribers.durable import durable_name
 from hookbus_subscribers.hook import check_name
 from hookbus_subscribers.server import HookServer
+from hookbus_subscribers.taken import Handler
 
 log = structlog.get_logger()
 

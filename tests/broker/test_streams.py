@@ -64,6 +64,14 @@ async def test_a_bucket_republishes_its_changes(
     assert (config["max_msgs_per_subject"], config["allow_direct"], config["max_age"]) == (10, True, 0)
 
 
+async def test_what_is_set_aside_is_kept_as_long_as_events(settings: BusSettings, connection: Connection) -> None:
+    """Once for each consumer and event; beyond the limit it is refused, so the event comes again to its consumer."""
+    await ensure_streams(connection, settings)
+    config = await _config(connection, "KV_SET_ASIDE")
+    assert (config["max_age"], config["max_msgs_per_subject"]) == (30 * 86_400 * SECOND, 1)
+    assert (config["max_msgs"], config["discard"], config["allow_rollup_hdrs"]) == (100_000, "new", False)
+
+
 async def test_many_may_ensure_at_once_and_again(settings: BusSettings, connection: Connection) -> None:
     """Whoever comes first makes them; for the others they are there."""
     async with asyncio.timeout(10):

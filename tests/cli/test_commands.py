@@ -231,7 +231,7 @@ async def test_help_teaches(tmp_path: Path) -> None:
         ("check",),
         ("whatif",),
     ]
-    commands += [("events", name) for name in ("export", "replay", "stats", "tail", "verify")]
+    commands += [("events", name) for name in ("export", "replay", "retry", "set-aside", "stats", "tail", "verify")]
     commands += [("contracts", name) for name in ("attach", "list", "remove", "show")]
     commands += [("hooks", name) for name in ("add", "enforce", "list", "remove", "shadow", "show")]
     shown = await one_by_one(tmp_path, *((*command, "--help") for command in commands))

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from children import Child
 from hookbus_schemas import ConfigError, Outcome, encode, subjects
 from hookbus_subscribers import Consumed, Consumer
-from hookbus_subscribers.consumer import durable_name
+from hookbus_subscribers.durable import durable_name
 from hooking import Bus, Event, make_event
 from support import NatsServer, until
 
@@ -122,10 +122,10 @@ async def test_an_event_that_always_fails_is_given_up_and_said_so(bus: Bus) -> N
     with capture_logs() as logs:
         async with Consumer(await bus.connection(), "audit", seen, retry_delay=0.01, max_deliver=3) as consumer:
             await bus.record(operator, make_event(0), make_event(1))
-            await until(lambda: consumer.consumed == Consumed(handled=1, failed=2, terminated=1, redelivered=2))
+            await until(lambda: consumer.consumed == Consumed(handled=1, failed=2, set_aside=1, redelivered=2))
             info = await operator.jetstream().consumer_info("TOOL_EVENTS", "audit")
             assert info.num_pending == 0
-    assert [entry["event_id"] for entry in logs if entry["event"] == "event.given_up"] == ["event-0"]
+    assert [entry["event_id"] for entry in logs if entry["event"] == "event.set_aside"] == ["event-0"]
 
 
 async def test_a_body_that_is_no_event_is_given_up_at_once(bus: Bus) -> None:
@@ -135,8 +135,8 @@ async def test_a_body_that_is_no_event_is_given_up_at_once(bus: Bus) -> None:
         async with Consumer(await bus.connection(), "audit", seen) as consumer:
             await operator.jetstream().publish("tool.after.e1.t", b"\xc1garbage")
             await bus.record(operator, make_event(1))
-            await until(lambda: consumer.consumed == Consumed(handled=1, unreadable=1))
-    assert [entry["sequence"] for entry in logs if entry["event"] == "event.unreadable"] == [1]
+            await until(lambda: consumer.consumed == Consumed(handled=1, set_aside=1, unreadable=1))
+    assert [entry["sequence"] for entry in logs if entry["event"] == "event.set_aside"] == [1]
 
 
 async def test_an_event_about_another_executors_call_is_given_up_at_once(bus: Bus) -> None:
@@ -147,9 +147,9 @@ async def test_an_event_about_another_executors_call_is_given_up_at_once(bus: Bu
         async with Consumer(await bus.connection(), "audit", seen) as consumer:
             await operator.jetstream().publish(subjects.denied("e2", "t"), encode(forged))
             await bus.record(operator, make_event(1, Outcome.DENIED))
-            await until(lambda: consumer.consumed == Consumed(handled=1, unreadable=1))
+            await until(lambda: consumer.consumed == Consumed(handled=1, set_aside=1, unreadable=1))
     assert seen.ids == ["event-1"]
-    problems = [entry["problem"] for entry in logs if entry["event"] == "event.unreadable"]
+    problems = [entry["problem"] for entry in logs if entry["event"] == "event.set_aside"]
     assert problems == ["executor_id is 'e1', but it was published on tool.denied.e2.t"]
 
 
