@@ -73,6 +73,8 @@ async def test_it_ends_well_with_every_call_in_the_record_and_nothing_left(tempo
     assert sorted(int(number) for number, *_ in rows) == list(range(1, len(rows) + 1))
     assert counts == {outcome: [row[2] for row in rows].count(outcome) for outcome in counts}
     assert f"The agent saw {len(rows)} calls: each is in the record exactly once" in output
+    writes = [outcome for _, tool, outcome in rows if tool == "write_file"].count("completed")
+    assert re.search(rf"it would have denied \d+ that ran: .*write_file {writes}\b", output)
     assert re.search(r"shell command=date denied shell-guard: unavailable: ", output)
     assert "WRONG" not in output
     assert re.findall(r"url\(['\"]?http|href", svg.read_text()) == []

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -23,9 +24,12 @@ from hookbus_cli.demo.view import View
 from hookbus_cli.signals import Signalled, ended_by_signals
 from hookbus_executor import Executor, ExecutorSettings
 from hookbus_schemas import Enforcement, HookbusError, HookRegistration, Outcome, subjects
-from hookbus_subscribers import BUILT_IN, AuditLog, HookServer
+from hookbus_subscribers import BUILT_IN, AuditLog, Autonomy, AutonomySettings, HookServer
+from hookbus_subscribers import replay as replay_events
+from hookbus_subscribers.autonomy_settings import Mode
 from hookbus_subscribers.chains import verified
 from hookbus_subscribers.serve import after_side
+from hookbus_subscribers.whatif import try_hook
 
 REGISTRATIONS = {
     "AuditLog": BUILT_IN["AuditLog"].registration,
@@ -38,6 +42,7 @@ REGISTRATIONS = {
 NEXT = (
     ("hookbus up", "a bus here, with the built-in hooks"),
     ("hookbus serve my_hooks:no_drops", "your own hook, one function"),
+    ("hookbus whatif my_hooks:no_drops", "the same hook, tried on recorded calls"),
     ("docs/architecture.md", "how it works, and what it guarantees"),
 )
 
@@ -73,6 +78,7 @@ async def _run(view: View, checks: Checks, logs: Logs) -> None:
     async with _stage(view, checks) as stage:
         await play(stage)
         await _compare(stage, logs)
+        await _what_if(stage)
     view.say("", Text(f"The demo took {time.perf_counter() - began:.1f} s, start and end of its processes included."))
     for problem in checks.problems:
         view.say(Text(f"WRONG: {problem}", "bold red"))
@@ -167,3 +173,22 @@ async def _compare(stage: Stage, logs: Logs) -> None:
     logged = logs.count("tool_call.requested"), logs.count("tool_call.completed", "tool_call.failed")
     stage.checks.that(logged == (asked, ran), f"AuditLog logged {logged}, and should have logged {(asked, ran)}")
     stage.view.say(f"AuditLog logged {logged[0]} calls before they were decided and {logged[1]} that ran.")
+
+
+async def _what_if(stage: Stage) -> None:
+    """Try a stricter policy on the record, as `hookbus whatif` does, and print what it would have denied."""
+    hook = Autonomy(AutonomySettings(mode=Mode.READONLY))
+    async with contextlib.aclosing(replay_events(stage.operator)) as events:
+        found = await try_hook(hook, events)
+    tools = Counter(found.denied.tools)
+    ran = Counter(row.tool for row in stage.agent.seen if row.result and row.result.outcome is not Outcome.DENIED)
+    stage.checks.that(tools["write_file"] == ran["write_file"], f"readonly would deny writes, and denied {tools}")
+    stage.checks.that(not tools.keys() & {"list_files", "read_file"}, f"readonly would let read, and denied {tools}")
+    stage.checks.that(not found.unanswered.tools, f"Autonomy could not decide about {found.unanswered.tools}")
+    denied = ", ".join(f"{tool} {count}" for tool, count in tools.most_common())
+    stage.view.say("", Text("What if the built-in hook Autonomy had let the agent read only?", "bold"))
+    stage.view.say(
+        f"Asked about {found.asked} recorded calls, it would have denied {tools.total()} that ran: {denied}."
+    )
+    for example in found.denied.examples[:1]:
+        stage.view.say(f'Such as: "{example.reason}". Nothing was run again.')
