@@ -21,8 +21,8 @@ test: $(BIN)/.installed ## the tests, under two minutes
 test-slow: $(BIN)/.installed ## the long forms too
 	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or not slow"
 
-bench: $(BIN)/.installed ## the speed table, as ratios
-	$(BIN)/python -m benchmarks.admission
+bench: $(BIN)/.installed ## the speed tables, as ratios
+	$(BIN)/python -m benchmarks
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

@@ -1,11 +1,8 @@
-"""``make bench``: what asking hooks costs, beside a bare request and what a user would otherwise have."""
+"""What asking hooks costs, beside a bare request and what a user would otherwise have."""
 
-import argparse
 import asyncio
-import contextlib
 import itertools
 import json
-import logging
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL
@@ -16,13 +13,10 @@ from pathlib import Path
 
 import httpx
 import nats
-import structlog
-import uvloop
 from nats.aio.client import Client
-from rich.console import Console
 
 from benchmarks import built_in
-from benchmarks.report import Bar, Row, figures, table
+from benchmarks.report import Bar, Row
 from benchmarks.rounds import latency, throughput
 from benchmarks.serving import serving
 from hookbus_broker import HOOKS, BusSettings, connect, ensure_streams, open_bus, put
@@ -41,7 +35,6 @@ ONE = ("one", "one-shadow", "one-slow-shadow")
 
 BURST = 16
 AT_ONCE = 256
-QUICK = 6
 
 
 class InProcess(ToolHook):
@@ -243,30 +236,3 @@ async def measure(on: Stage, rounds: int) -> tuple[list[Row], list[str]]:
     first, second = rates
     rows += [(first, rates[first], rates[first], None), (second, rates[second], rates[first], Bar(">=", 0.8))]
     return rows, list(rates)
-
-
-async def run(rounds: int, output: Path | None, loop: str) -> None:
-    """Measure and print."""
-    async with stage() as on:
-        rows, rates = await measure(on, rounds)
-    Console(width=120).print(table(rows, rates, loop))
-    if output is not None:
-        output.write_text(json.dumps(figures(rows, rates, loop), indent=2) + "\n")  # noqa: ASYNC240 - nothing else runs any more
-
-
-def main() -> None:
-    """Read the options and run."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rounds", type=int, default=20, help="paired rounds; the ratio is the median of them")
-    options.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, in about 30 seconds")
-    options.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
-    options.add_argument("--json", type=Path, help="write the figures to this file too")
-    said = options.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    factory = uvloop.new_event_loop if said.loop == "uvloop" else None
-    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(run(QUICK if said.quick else said.rounds, said.json, said.loop))
-
-
-if __name__ == "__main__":
-    main()

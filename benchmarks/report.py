@@ -18,18 +18,23 @@ SHARES = (0.5, 0.99, 0.999)
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a row must reach: `sign` is <= or >=."""
+    """What a row must reach: `sign` is <= or >=; without a unit `value` is a ratio, with the unit µs a median time."""
 
     sign: str
     value: float
+    unit: str = ""
 
-    def holds(self, ratio: float) -> bool:
-        """Tell whether the ratio reaches it."""
-        return ratio <= self.value if self.sign == "<=" else ratio >= self.value
+    def __str__(self) -> str:
+        return f"{self.sign} {self.value:g} {self.unit}".rstrip()
+
+    def holds(self, one: Measured, base: Measured | None) -> bool:
+        """Tell whether a contestant reaches it."""
+        reached = one.ratio(base) if base is not None else statistics.median(one.rounds) * 1_000_000
+        return reached <= self.value if self.sign == "<=" else reached >= self.value
 
 
-Row = tuple[str, Measured, Measured, Bar | None]
-"""A contestant's name and figures, what it is beside, and what it must reach."""
+Row = tuple[str, Measured, Measured | None, Bar | None]
+"""A contestant's name and figures, what it is beside if anything, and what it must reach."""
 
 
 def circumstances(loop: str) -> dict[str, str]:
@@ -58,29 +63,30 @@ def figures(rows: list[Row], rates: list[str], loop: str) -> dict[str, object]:
     return {"circumstances": circumstances(loop), "rows": [_row(*row, is_rate=row[0] in rates) for row in rows]}
 
 
-def _row(name: str, one: Measured, base: Measured, bar: Bar | None, *, is_rate: bool) -> dict[str, object]:
-    ratio = one.ratio(base)
-    row: dict[str, object] = {"name": name, "baseline": base.name, "ratio": ratio}
+def _row(name: str, one: Measured, base: Measured | None, bar: Bar | None, *, is_rate: bool) -> dict[str, object]:
+    row: dict[str, object] = {"name": name}
+    if base is not None:
+        row |= {"baseline": base.name, "ratio": one.ratio(base)}
     if is_rate:
         row["per_second"] = statistics.median(one.rounds)
     else:
         row |= {f"p{share * 100:g}_ms": one.percentile(share) * 1000 for share in SHARES}
     if bar is not None:
-        row |= {"bar": f"{bar.sign} {bar.value:g}", "holds": bar.holds(ratio)}
+        row |= {"bar": str(bar), "holds": bar.holds(one, base)}
     return row
 
 
-def table(rows: list[Row], rates: list[str], loop: str) -> Table:
-    """Return the table of a run."""
-    made = Table("", "p50", "p99", "p99.9", "ratio", "bar", title=", ".join(circumstances(loop).values()))
+def table(what: str, rows: list[Row], rates: list[str]) -> Table:
+    """Return a table of a run."""
+    made = Table(what, "p50", "p99", "p99.9", "ratio", "bar")
     for name, one, base, bar in rows:
-        ratio = one.ratio(base)
-        told = "" if bar is None else f"{bar.sign} {bar.value:g} {'yes' if bar.holds(ratio) else 'NO'}"
+        ratio = "" if base is None else f"{one.ratio(base):.2f}"
+        told = "" if bar is None else f"{bar} {'yes' if bar.holds(one, base) else 'NO'}"
         if name in rates:
             shown = [f"{statistics.median(one.rounds):,.0f}/s", "", ""]
         else:
             shown = [_time(one.percentile(share)) for share in SHARES]
-        made.add_row(name, *shown, f"{ratio:.2f}", told)
+        made.add_row(name, *shown, ratio, told)
     return made
 
 

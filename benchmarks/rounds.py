@@ -23,6 +23,11 @@ class Measured:
     rounds: list[float] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)
 
+    def add(self, times: Sequence[float]) -> None:
+        """Take the seconds of every call of one round."""
+        self.samples += times
+        self.rounds.append(statistics.median(times))
+
     def percentile(self, share: float) -> float:
         """Return the time, in seconds, that this share of the calls did not exceed."""
         ordered = sorted(self.samples)
@@ -47,8 +52,7 @@ async def latency(
             if settle is not None:
                 await settle()
             if number:  # the first round warms up
-                found[name].samples += times
-                found[name].rounds.append(statistics.median(times))
+                found[name].add(times)
     return found
 
 
@@ -68,6 +72,17 @@ async def throughput(
             await asyncio.gather(*(caller(work) for _ in range(at_once)))
             if number:
                 found[name].rounds.append(at_once * each / (time.perf_counter() - began))
+    return found
+
+
+async def rates(contestants: Sequence[tuple[str, Work]], events: int, rounds: int) -> dict[str, Measured]:
+    """Return events a second of each contestant, whose work is this many events."""
+    found = {name: Measured(name) for name, _ in contestants}
+    for number in range(rounds + 1):
+        for name, work in contestants:
+            seconds = await _timed(work)
+            if number:
+                found[name].rounds.append(events / seconds)
     return found
 
 
