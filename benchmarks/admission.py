@@ -228,7 +228,7 @@ async def measure(on: Stage, rounds: int) -> tuple[list[Row], list[str]]:
         "hookbus admission, 1 hook": Bar("<=", 1.1),
         "hookbus admission, 10 hooks in 2 processes": Bar("<=", 2.0),
     }
-    rows = [(name, one, bare, bars.get(name)) for name, one in found.items() if "at once" not in name]
+    rows: list[Row] = [(name, one, bare, bars.get(name)) for name, one in found.items() if "at once" not in name]
     ten = found["hookbus admission, 10 hooks in 2 processes"]
     rows.append(("10 hooks, one by one, beside hookbus", one_by_one, ten, Bar(">=", 3.0)))
     rows += [(name, one, burst, None) for name, one in found.items() if "at once" in name]

@@ -174,7 +174,10 @@ async def measure(on: Stage, rounds: int) -> tuple[list[Row], list[str]]:
         EVENTS,
         rounds,
     )
-    bars = {"hookbus replay, decoded": Bar(">=", 3.0), "hookbus outbox, journal and chain, acknowledged": Bar(">=", 1.0)}
+    bars = {
+        "hookbus replay, decoded": Bar(">=", 3.0),
+        "hookbus outbox, journal and chain, acknowledged": Bar(">=", 1.0),
+    }
     rows: list[Row] = [(name, one, read[by_hand], bars.get(name)) for name, one in read.items()]
     rows += [(name, one, next(iter(written.values())), bars.get(name)) for name, one in written.items()]
     processor, clock = await _costs(on, rounds)

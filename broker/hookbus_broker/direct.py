@@ -14,10 +14,18 @@ class DirectSubscription(Subscription):
     """
 
     def __init__(
-        self, connection: Client, sid: int, subject: str, queue: str, callback: Callable[[Msg], object]
+        self,
+        connection: Client,
+        sid: int,
+        subject: str,
+        queue: str,
+        callback: Callable[[Msg], object],
+        *,
+        with_headers: bool = True,
     ) -> None:
         super().__init__(connection, sid, subject, queue=queue)
         self.callback = callback
+        self.with_headers = with_headers
 
     async def unsubscribe(self, limit: int = 0) -> None:
         """Stop at once, or after `limit` messages in all; messages on their way are dropped."""

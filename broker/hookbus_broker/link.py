@@ -11,11 +11,11 @@ import structlog
 from nats import errors
 from nats.aio.client import PING_PROTO, Client, Srv
 from nats.protocol import command
-from nats.protocol.parser import Parser
 
 from hookbus_broker.callbacks import Callbacks, Throttle
 from hookbus_broker.faults import reason
 from hookbus_broker.log import say
+from hookbus_broker.parsing import MessageParser
 from hookbus_broker.settings import BusSettings
 from hookbus_broker.tasks import end_tasks
 from hookbus_broker.transport import READ_BYTES, BusTransport
@@ -70,7 +70,7 @@ class Link(Client):
         self._current_server = server
         self._server_error = (0.0, "")
         self._lost.clear()
-        self._ps = Parser(self)  # a reader of the last link that will not end keeps the old one
+        self._ps = MessageParser(self)  # a reader of the last link that will not end keeps the old one
         await self._load_seed()
         await self._connect_to_server(server)
         await super()._process_connect_init()

@@ -16,6 +16,9 @@ from hookbus_broker.supervised import SupervisedLink
 from hookbus_broker.wire import is_interest, is_subject
 from hookbus_schemas.errors import BusUnavailable, ConfigError
 
+STATUS = b"NATS/1.0 "
+"""How headers begin in which the server tells a status."""
+
 log = structlog.get_logger()
 
 PENDING_MESSAGES = 4096
@@ -54,20 +57,28 @@ class ReceivingLink(SupervisedLink):
         return sub
 
     async def subscribe_direct(
-        self, subject: str, callback: Callable[[Msg], object], queue: str = ""
+        self, subject: str, callback: Callable[[Msg], object], queue: str = "", *, with_headers: bool = True
     ) -> DirectSubscription:
         """Subscribe with a quick plain function that the reader calls; in force when the next `barrier` returns.
+
+        Args:
+            subject: what is received.
+            callback: given each message.
+            queue: the queue group.
+            with_headers: read the headers of messages; otherwise only those with which the server tells a status.
 
         Raises:
             ConfigError: the subject or queue group is none.
             BusUnavailable: the connection is closed.
         """
-        return self._listen(subject, callback, queue)
+        return self._listen(subject, callback, queue, with_headers=with_headers)
 
-    def _listen(self, subject: str, callback: Callable[[Msg], object], queue: str) -> DirectSubscription:
+    def _listen(
+        self, subject: str, callback: Callable[[Msg], object], queue: str, *, with_headers: bool = True
+    ) -> DirectSubscription:
         self._check_subscription(subject, queue)
         self._sid += 1
-        subscription = DirectSubscription(self, self._sid, subject, queue, callback)
+        subscription = DirectSubscription(self, self._sid, subject, queue, callback, with_headers=with_headers)
         self._subs[self._sid] = subscription
         self._enqueue(command.sub_cmd(subject, queue, self._sid))
         return subscription
@@ -85,7 +96,8 @@ class ReceivingLink(SupervisedLink):
                 await super()._process_msg(sid, subject, reply, data, headers)
                 return
             self._count(sub, len(data))
-            parsed = await self._process_headers(headers) if headers else None
+            wanted = headers and (sub.with_headers or headers.startswith(STATUS))
+            parsed = await self._process_headers(headers) if wanted else None
             sub.callback(Msg(self, subject.decode(), reply.decode(), data, parsed, _sid=sid))
         except Exception as error:  # noqa: BLE001 - one message must not end the reading of all others
             await self._note_error(error)

@@ -16,10 +16,12 @@ from hookbus_subscribers.autonomy_settings import AutonomySettings
 from hookbus_subscribers.builtin import BUILT_IN, SETTINGS, BuiltIn, make_built_in
 from hookbus_subscribers.consumer import Consumer
 from hookbus_subscribers.contract_scope import ContractScope
+from hookbus_subscribers.event_filter import EventFilter
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
 from hookbus_subscribers.pull import JetStreamRefusal
-from hookbus_subscribers.replaying import EventFilter, StoredEvent, last_sequence, newest, replay
+from hookbus_subscribers.reading import last_sequence
+from hookbus_subscribers.replaying import StoredEvent, newest, replay
 from hookbus_subscribers.semantic_kernel_policy import SemanticKernelPolicy, SemanticKernelSettings
 from hookbus_subscribers.serve import serve
 from hookbus_subscribers.server import HookServer

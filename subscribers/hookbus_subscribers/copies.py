@@ -6,6 +6,8 @@ sends what was not acknowledged before anything new. So a little of each chain i
 
 from collections import OrderedDict
 
+from hookbus_schemas import ToolAfterEvent, ToolDeniedEvent
+
 NEAR = 2000
 """Events of a chain that are surely remembered: more than an outbox has unacknowledged at once."""
 
@@ -31,6 +33,10 @@ class Copies:
                 self._chains.popitem(last=False)
         self._chains.move_to_end(chain)
         return recent.meets(hash(body))  # keyed for each process: nobody can make another body with the same
+
+    def meets_event(self, event: ToolAfterEvent | ToolDeniedEvent, body: bytes) -> bool:
+        """Tell the same of an event; one without a place in a chain is never a copy."""
+        return event.link is not None and self.meets(event.link.chain, body)
 
 
 class _Recent:

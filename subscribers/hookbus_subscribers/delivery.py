@@ -1,12 +1,11 @@
 """What the server says of an event when it delivers it: the tokens of its ack subject. Pure (NATS ADR-15)."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hookbus_schemas import InvalidMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """Where a delivered message stands.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Overlapping pull requests on a JetStream consumer. Above it `consumer` and `replay` (NATS ADR-13).
+"""Overlapping pull requests on a JetStream consumer. Above it `consumer` and `reading` (NATS ADR-13).
 
 A pull is asked for before the one in front of it is used up, so the server never waits for us; nats-py's `fetch` waits
 a round trip for each batch. A pull is lost with its connection, and nobody says so: whoever pulls is told here.
@@ -96,6 +96,7 @@ class Pull:
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{TOOL_EVENTS}.{consumer}"
         self._on_message = on_message
         self._limit = limit
+        self._enough = max(1, limit // 2)
         self._held = self._out = 0
         self._numbers = itertools.count()
         self._inbox = connection.new_inbox()
@@ -106,14 +107,17 @@ class Pull:
 
     async def start(self) -> None:
         """Ask for the first messages."""
-        self._subscription = await self._connection.subscribe_direct(f"{self._inbox}.*", self._on_delivery)
+        self._subscription = await self._connection.subscribe_direct(
+            f"{self._inbox}.*", self._on_delivery, with_headers=False
+        )
         self._forget_bus = self._connection.on_disconnect(lambda: self._end("the bus was lost"))
         self._ask()
 
-    def release(self) -> None:
-        """Give back the place of one message."""
-        self._held -= 1
-        self._ask()
+    def release(self, count: int = 1) -> None:
+        """Give back the places of messages."""
+        self._held -= count
+        if self._limit - self._held - self._out >= self._enough:
+            self._ask()
 
     async def wait_over(self) -> None:
         """Return when these pulls bring nothing more; `problem` says why. A new `Pull` is the remedy."""
@@ -137,7 +141,7 @@ class Pull:
 
     def _ask(self) -> None:
         room = self._limit - self._held - self._out
-        if self._closed or self._over.is_set() or room < max(1, self._limit // 2):
+        if self._closed or self._over.is_set() or room < self._enough:
             return
         pull = json.dumps({"batch": room, "expires": nanoseconds(EXPIRES)}).encode()
         try:
@@ -154,9 +158,9 @@ class Pull:
             self._on_status(code, message.headers)
             return
         self._on_message(message)  # first: a message that cannot be taken is not held
-        self._out = max(0, self._out - 1)
+        if self._out:
+            self._out -= 1
         self._held += 1
-        self._ask()
 
     def _on_status(self, code: str, headers: dict[str, str]) -> None:
         if code == EXPIRED:

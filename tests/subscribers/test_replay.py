@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from hookbus_broker import Connection
 from hookbus_schemas import BusUnavailable, ConfigError, Outcome
 from hookbus_subscribers import EventFilter, JetStreamRefusal, StoredEvent, replay
-from hookbus_subscribers import replaying as replay_module
+from hookbus_subscribers import reading as reading_module
 from hooking import Bus, make_event
 from support import NatsServer, until
 
@@ -34,7 +34,7 @@ async def test_all_events_are_read_in_their_order_and_once(bus: Bus) -> None:
 
 async def test_more_events_than_are_read_ahead_come_all(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pulls overlap without a gap."""
-    monkeypatch.setattr(replay_module, "BUFFER", 4)
+    monkeypatch.setattr(reading_module, "BUFFER", 4)
     connection = await bus.streams()
     await bus.record(connection, *(make_event(number) for number in range(101)))
     assert await read(connection) == list(range(1, 102))
@@ -130,7 +130,7 @@ async def test_a_lost_delivery_is_noticed_and_read_again(bus: Bus, monkeypatch: 
     """A gap in the consumer's own sequence means that something was dropped on the way."""
     connection = await bus.streams()
     await bus.record(connection, *(make_event(number) for number in range(6)))
-    take, dropped = replay_module._Reading._take, list[object]()
+    take, dropped = reading_module._Reading._take, list[object]()
 
     def lose_one(reading: object, message: object) -> None:
         if len(dropped) < 1 and ".3." in message.reply.partition("read-")[2]:  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ async def test_a_lost_delivery_is_noticed_and_read_again(bus: Bus, monkeypatch: 
             return
         take(reading, message)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(replay_module._Reading, "_take", lose_one)
+    monkeypatch.setattr(reading_module._Reading, "_take", lose_one)
     assert await read(connection) == [1, 2, 3, 4, 5, 6]
     assert len(dropped) == 1
 
