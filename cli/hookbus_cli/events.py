@@ -130,6 +130,7 @@ def _finding(finding: "Finding") -> str:
         Fault.CHANGED: f"the event before place {finding.place} is not the one that was recorded:",
         Fault.FORK: f"place {finding.place} is taken by another event than",
         Fault.UNCHAINED: "no place in a chain:",
+        Fault.UNREADABLE: "no event that can be read, or of another executor than published it:",
     }[finding.fault]
     return f"[red]{finding.fault}[/]: {what} {where}, stored as {finding.stream_sequence}"
 

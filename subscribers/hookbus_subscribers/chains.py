@@ -5,10 +5,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nats.aio.msg import Msg
+
 from hookbus_broker import TOOL_EVENTS, Connection
-from hookbus_schemas import ChainLink, digest
+from hookbus_schemas import ChainLink, InvalidMessage, digest
+from hookbus_subscribers.asked import read_event
 from hookbus_subscribers.pull import request
-from hookbus_subscribers.replaying import StoredEvent, replay
+from hookbus_subscribers.reading import read
+from hookbus_subscribers.replaying import StoredEvent
 
 FAR = 20_000
 """Events of a chain that may come before one that is missing: an outbox sends again, but nothing so old."""
@@ -24,6 +28,7 @@ class Fault(StrEnum):
     CHANGED = "changed"
     FORK = "fork"
     UNCHAINED = "unchained"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +36,9 @@ class Finding:
     """One fault.
 
     Attributes:
-        fault: what is wrong: events are missing, the digest of the one before is another, two events have one place, or
-            an event has no place.
-        executor: whose event shows it.
+        fault: what is wrong: events are missing, the digest of the one before is another, two events have one place, an
+            event has no place, or what is stored is no event of the executor that published it.
+        executor: whose event shows it; of what is no event the token in its subject.
         chain: empty for an event without one.
         place: in the chain; of a gap the first that is missing.
         count: how many places; 1 but for a gap.
@@ -120,6 +125,12 @@ class Verifier:
         if not self.findings and not self._early:
             self.last_good = stored.sequence
 
+    def add_unreadable(self, sequence: int, subject: str) -> None:
+        """Look at a message that is no event, by its place in the stream and its subject."""
+        self.events += 1
+        executor = ".".join(subject.split(".")[2:3])
+        self.findings.append(Finding(Fault.UNREADABLE, executor, "", 0, 1, sequence, ""))
+
     def end(self) -> None:
         """Look at what is still out of its order: nothing comes any more."""
         for chain in self._chains.values():
@@ -178,11 +189,21 @@ async def verified(connection: Connection) -> Verifier:
     """
     state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
     verifier = Verifier(is_trimmed=int(state["first_seq"]) > 1)
-    async with aclosing(replay(connection)) as events:
-        async for stored in events:
-            verifier.add(stored)
+    async with aclosing(read(connection)) as batches:
+        async for batch in batches:
+            for message, place in batch:
+                _add(verifier, message, place.sequence)
     verifier.end()
     return verifier
+
+
+def _add(verifier: Verifier, message: Msg, sequence: int) -> None:
+    try:
+        event = read_event(message.data, message.subject)
+    except InvalidMessage:
+        verifier.add_unreadable(sequence, message.subject)
+    else:
+        verifier.add(StoredEvent(sequence, event, message.data))
 
 
 def _short(text: str) -> bytes:
