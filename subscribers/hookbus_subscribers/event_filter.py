@@ -24,13 +24,15 @@ class EventFilter:
 
     @property
     def subjects(self) -> list[str]:
-        """Subjects beyond which nothing is wanted.
+        """Subjects beyond which nothing is wanted; none where subjects tell nothing.
 
         Raises:
             ConfigError: no executor or tool can have this name.
         """
         executor = "*" if self.executor is None else subjects.token(self.executor)
         tool = "*" if self.tool is None or "*" in self.tool else subjects.token(self.tool)
+        if (executor, tool, self.outcome) == ("*", "*", None):
+            return []
         kinds = [
             *(["after"] if self.outcome is not Outcome.DENIED else []),
             *(["denied"] if self.outcome in (None, Outcome.DENIED) else []),

@@ -124,6 +124,16 @@ async def test_a_header_value_cannot_add_a_header(
     assert got == [received]
 
 
+async def test_headers_are_read_where_they_are_wanted(bus: Connection) -> None:
+    """What the server tells by a status comes all the same."""
+    got: list[Msg] = []
+    await bus.subscribe_direct("a", got.append, with_headers=False)
+    bus.publish_nowait("a", b"", headers={"Name": "b"})
+    bus.publish_nowait("nobody.listens", b"", reply="a")
+    await bus.barrier()
+    assert [msg.headers and msg.headers["Status"] for msg in got] == [None, "503"]
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a\r\nb", "ü", "a:b"])
 async def test_a_header_name_that_is_none_is_refused(bus: Connection, name: str) -> None:
     """No name can end the line it is on."""

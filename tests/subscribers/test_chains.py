@@ -1,5 +1,6 @@
 """Chains of events: every gap, change and fork is found, and nothing else is."""
 
+import asyncio
 import weakref
 from collections.abc import Sequence
 
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookbus_schemas import ChainLink, Outcome, ToolAfterEvent, ToolHookContext, digest, encode
-from hookbus_subscribers.chains import Fault, Verifier
+from hookbus_subscribers.chains import Fault, Finding, Verifier, verified
 from hookbus_subscribers.replaying import StoredEvent
+from hooking import Bus
 
 Sealed = tuple[ToolAfterEvent, bytes]
 
@@ -116,6 +118,23 @@ def test_many_gaps_cost_no_more_than_their_events_and_no_body_is_kept() -> None:
     assert not [body for body in bodies[:-1] if body() is not None]
     verifier.end()
     assert [(finding.place, finding.count) for finding in verifier.findings] == [(n, 1) for n in range(1, 120_001, 2)]
+
+
+async def test_what_is_no_event_and_what_another_executor_published_are_found(bus: Bus) -> None:
+    """Neither is passed over: a record that cannot be read proves nothing."""
+    connection = await bus.streams()
+    events = chain("a", 3)
+    await bus.record(connection, *(one for one, _ in events[:2]))
+    await connection.jetstream().publish("tool.after.e-a.t", b"\xc1garbage")
+    await connection.jetstream().publish("tool.after.thief.t", event("a", 3, "", "forged")[1])
+    await bus.record(connection, events[2][0])
+    async with asyncio.timeout(5):
+        verifier = await verified(connection)
+    assert verifier.findings == [
+        Finding(Fault.UNREADABLE, "e-a", "", 0, 1, 3, ""),
+        Finding(Fault.UNREADABLE, "thief", "", 0, 1, 4, ""),
+    ]
+    assert (verifier.events, verifier.chains, verifier.last_good) == (5, 1, 2)
 
 
 class _Watched(StoredEvent):

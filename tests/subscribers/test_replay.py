@@ -1,14 +1,16 @@
 """Reading what was recorded."""
 
 import asyncio
+import itertools
 import time
+import tracemalloc
 from contextlib import AsyncExitStack, aclosing
 
 import pytest
 from structlog.testing import capture_logs
 
 from hookbus_broker import Connection
-from hookbus_schemas import BusUnavailable, ConfigError, Outcome
+from hookbus_schemas import BusUnavailable, ConfigError, Outcome, encode
 from hookbus_subscribers import EventFilter, JetStreamRefusal, StoredEvent, replay
 from hookbus_subscribers import reading as reading_module
 from hooking import Bus, make_event
@@ -201,7 +203,11 @@ async def test_reading_ends_before_what_was_stored_at_the_end_or_later(bus: Bus)
         pytest.param(EventFilter(session=""), [], id="no session"),
         pytest.param(EventFilter(sender="bob"), [2, 4], id="sender"),
         pytest.param(EventFilter(tool="db_*"), [1, 4], id="tool"),
+        pytest.param(EventFilter(tool="shell"), [2, 3], id="tool by its name"),
+        pytest.param(EventFilter(tool="shell", executor="e1"), [2, 3], id="tool and executor"),
+        pytest.param(EventFilter(executor="e2"), [], id="executor"),
         pytest.param(EventFilter(outcome=Outcome.DENIED), [3], id="outcome"),
+        pytest.param(EventFilter(outcome=Outcome.COMPLETED, tool="*ell"), [2], id="outcome of those that ran"),
         pytest.param(EventFilter(session="s2", tool="db_*", sender="bob"), [4], id="all of them"),
     ],
 )
@@ -217,3 +223,37 @@ async def test_a_filter_passes_over_what_is_not_wanted(bus: Bus, wanted: EventFi
     await bus.record(connection, *events)
     async with asyncio.timeout(5):
         assert [one.sequence async for one in replay(connection, wanted=wanted)] == sequences
+
+
+async def test_what_another_executor_published_is_no_event(bus: Bus) -> None:
+    """Nobody can speak for another in the record."""
+    connection = await bus.streams()
+    await bus.record(connection, make_event(0))
+    await connection.jetstream().publish("tool.after.e2.t", encode(make_event(1)))
+    with capture_logs() as logs:
+        assert await read(connection) == [1]
+    assert [entry["sequence"] for entry in logs if entry["event"] == "event.unreadable"] == [2]
+
+
+async def test_a_long_record_is_read_without_being_held(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is passed over and whatever is handed on is forgotten: a quarter of it never is in memory at once."""
+    monkeypatch.setattr(reading_module, "BUFFER", 100)
+    connection, size, count = await bus.streams(), 10_000, 3000
+    events = (
+        make_event(number, arguments_json=f'"{"x" * size}"', session_id=f"s{number % 2}") for number in range(count)
+    )
+    for batch in iter(lambda: list(itertools.islice(events, 200)), []):
+        await asyncio.gather(*(bus.record(connection, event) for event in batch))
+    wanted = 0
+    tracemalloc.start()
+    try:
+        async with asyncio.timeout(60):
+            async for _ in replay(connection, wanted=EventFilter(session="s1")):
+                wanted += 1
+                if wanted % 50 == 0:
+                    await connection.barrier()  # a slow reader: what the server was asked for has come
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert wanted == count / 2
+    assert peak < size * count / 4
