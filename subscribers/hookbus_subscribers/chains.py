@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 from hookbus_broker import TOOL_EVENTS, Connection
 from hookbus_schemas import ChainLink, InvalidMessage, digest
 from hookbus_subscribers.asked import read_event
+from hookbus_subscribers.copies import Copies
 from hookbus_subscribers.pull import request
 from hookbus_subscribers.reading import read
 from hookbus_subscribers.replaying import StoredEvent
@@ -188,22 +189,23 @@ async def verified(connection: Connection) -> Verifier:
         BusUnavailable, JetStreamRefusal, PermissionRefused: it cannot be read.
     """
     state = (await request(connection, f"STREAM.INFO.{TOOL_EVENTS}"))["state"]
-    verifier = Verifier(is_trimmed=int(state["first_seq"]) > 1)
+    verifier, copies = Verifier(is_trimmed=int(state["first_seq"]) > 1), Copies()
     async with aclosing(read(connection)) as batches:
         async for batch in batches:
             for message, place in batch:
-                _add(verifier, message, place.sequence)
+                _add(verifier, copies, message, place.sequence)
     verifier.end()
     return verifier
 
 
-def _add(verifier: Verifier, message: Msg, sequence: int) -> None:
+def _add(verifier: Verifier, copies: Copies, message: Msg, sequence: int) -> None:
     try:
         event = read_event(message.data, message.subject)
     except InvalidMessage:
         verifier.add_unreadable(sequence, message.subject)
     else:
-        verifier.add(StoredEvent(sequence, event, message.data))
+        if not copies.meets_event(event, message.data):
+            verifier.add(StoredEvent(sequence, event, message.data))
 
 
 def _short(text: str) -> bytes:
