@@ -27,8 +27,8 @@ from hookbus_schemas.isolation import FAILURES, is_cancellation
 from hookbus_subscribers.asked import read_event
 from hookbus_subscribers.delivery import delivery
 from hookbus_subscribers.durable import ensure_durable
+from hookbus_subscribers.event_filter import ALL, EventFilter
 from hookbus_subscribers.pull import Pull, from_time, nanoseconds
-from hookbus_subscribers.replaying import ALL, EventFilter
 from hookbus_subscribers.retrying import Retries
 from hookbus_subscribers.set_aside import described, is_set_aside, set_aside
 from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Event, Handler, Taken, nak_after

@@ -54,3 +54,7 @@ class EventFilter:
             and self.outcome in (None, event.outcome)
             and (self.tool is None or matches(self.tool, context.tool_name))
         )
+
+
+ALL = EventFilter()
+"""Every event is wanted."""

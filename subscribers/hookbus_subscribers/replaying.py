@@ -14,7 +14,7 @@ from hookbus_schemas import InvalidMessage, ToolAfterEvent, ToolDeniedEvent
 from hookbus_subscribers.asked import read_event
 from hookbus_subscribers.copies import Copies
 from hookbus_subscribers.delivery import Delivery
-from hookbus_subscribers.event_filter import EventFilter
+from hookbus_subscribers.event_filter import ALL, EventFilter
 from hookbus_subscribers.reading import last_sequence, read
 
 log = structlog.get_logger()
@@ -27,10 +27,6 @@ class StoredEvent:
     sequence: int
     event: ToolAfterEvent | ToolDeniedEvent
     body: bytes = field(default=b"", repr=False, compare=False)
-
-
-ALL = EventFilter()
-"""Every event is wanted."""
 
 
 async def replay(
