@@ -12,6 +12,7 @@ from hookbus_subscribers.audit_log import AuditLog
 from hookbus_subscribers.autonomy import Autonomy
 from hookbus_subscribers.autonomy_settings import AutonomySettings
 from hookbus_subscribers.contract_scope import ContractScope
+from hookbus_subscribers.plugin_bridge import PluginSettings
 from hookbus_subscribers.semantic_kernel_policy import TOOLS, SemanticKernelPolicy, SemanticKernelSettings
 
 
@@ -54,8 +55,8 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
 )
 """By name, in the order in which their decisions are reported."""
 
-SETTINGS: tuple[type[Section], ...] = (AutonomySettings, SemanticKernelSettings)
-"""The tables of ``hookbus.toml`` that built-in hooks read."""
+SETTINGS: tuple[type[Section], ...] = (AutonomySettings, SemanticKernelSettings, PluginSettings)
+"""The tables of ``hookbus.toml`` that built-in hooks and plugins read."""
 
 
 def make_built_in(config: Path | None = None) -> tuple[Hook, ...]:

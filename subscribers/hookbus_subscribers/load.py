@@ -1,25 +1,31 @@
-"""Finding hooks by name: ``package.module:attribute``, as ``hookbus serve`` takes them."""
+"""Finding hooks by name: ``package.module:attribute`` or ``plugin:FOLDER``, as ``hookbus serve`` takes them."""
 
 import importlib
 import inspect
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 
 from hookbus_schemas import ConfigError, ToolHook, ToolHookWithContext
 from hookbus_schemas.hook import Hook
 from hookbus_subscribers.hook import check_name
+from hookbus_subscribers.plugin_bridge import PluginSettings, load_plugin
+
+PLUGIN = "plugin:"
+"""What a target begins with that is a folder of a plugin; a hook of such a name is that of a plugin."""
 
 _KINDS = (ToolHook, ToolHookWithContext)
 
 
-def load_hooks(*targets: str) -> tuple[Hook, ...]:
+def load_hooks(*targets: str, plugins: PluginSettings | None = None) -> tuple[Hook, ...]:
     """Import the hooks, with the working directory importable.
 
     Args:
-        targets: each ``module:attribute``, the attribute a hook or a class of hooks that needs no arguments; or
-            ``module`` alone where there is exactly one hook in it.
+        targets: each ``module:attribute``, the attribute a hook or a class of hooks that needs no arguments;
+            ``module`` alone where there is exactly one hook in it; or ``plugin:`` and the folder of a plugin.
+        plugins: what plugins may run and are given.
 
     Raises:
         ConfigError: one line that says what was found instead.
@@ -27,10 +33,12 @@ def load_hooks(*targets: str) -> tuple[Hook, ...]:
     here = os.getcwd()  # noqa: PTH109 - sys.path holds text
     if here not in sys.path:
         sys.path.insert(0, here)
-    return tuple(_load(target) for target in targets)
+    return tuple(_load(target, plugins) for target in targets)
 
 
-def _load(target: str) -> Hook:
+def _load(target: str, plugins: PluginSettings | None) -> Hook:
+    if target.startswith(PLUGIN):
+        return load_plugin(Path(target.removeprefix(PLUGIN)).expanduser(), plugins)
     module_name, colon, attribute = target.partition(":")
     if not module_name or (colon and not attribute):
         raise ConfigError(f"{target!r} should be module:hook, as in my_hooks:no_drops")
