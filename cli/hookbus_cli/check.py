@@ -5,7 +5,7 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -17,7 +17,7 @@ from rich.table import Table
 from hookbus_broker import BusSettings, connect, ensure_streams, find_running, open_bus
 from hookbus_cli.command import DENIED, Options, command, options, out, plain, reader_may_leave
 from hookbus_cli.signals import ended_by_signals
-from hookbus_cli.up import register_built_in
+from hookbus_cli.up import make_hooks, register
 from hookbus_schemas import ConfigError, Hook, HookDecision
 from hookbus_schemas.threads import Threads
 
@@ -70,7 +70,7 @@ async def check(
 
     With --calls each line gives one line of JSON, in order, and the exit code is 0 when all were answered.
 
-    Where no bus runs, one is started for this command alone, with the built-in hooks.
+    Where no bus runs, one is started for this command alone, with the built-in hooks and the plugins of [plugins].
     """
     from hookbus_executor import Session
 
@@ -102,16 +102,15 @@ async def check(
 async def _asking(said: Options) -> "AsyncIterator[Executor]":
     """Return an executor on the bus that runs, or else on one made for this command."""
     from hookbus_executor import Executor
-    from hookbus_subscribers import make_built_in
 
     settings = said.bus()
     async with AsyncExitStack() as stack:
         if await find_running(settings) is None:
-            settings = await _own_bus(stack, settings, make_built_in(said.config))
+            settings = await _own_bus(stack, settings, make_hooks(said.config))
         yield await stack.enter_async_context(Executor("hookbus-check", bus=settings, settings=said.executor()))
 
 
-async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Iterable[Hook]) -> BusSettings:
+async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Sequence[Hook]) -> BusSettings:
     from hookbus_subscribers import HookServer
 
     stack.enter_context(ended_by_signals())
@@ -120,7 +119,7 @@ async def _own_bus(stack: AsyncExitStack, settings: BusSettings, hooks: Iterable
     url = await stack.enter_async_context(open_bus(own))
     connection = await stack.enter_async_context(await connect(own, name="hookbus check", url=url))
     await ensure_streams(connection, own)
-    await register_built_in(connection)
+    await register(connection, hooks)
     for hook in hooks:
         await stack.enter_async_context(HookServer(hook, connection))
     return own.model_copy(update={"url": url})

@@ -10,10 +10,14 @@ from rich.table import Column, Table
 
 from hookbus_broker import HOOKS, Connection, delete, ensure_streams, put, read_bucket
 from hookbus_cli.command import command, options, out, plain, running_bus
+from hookbus_cli.up import FAILS_OPEN
 from hookbus_schemas import ConfigError, Enforcement, FailurePolicy, HookRegistration, subjects
 
 if TYPE_CHECKING:
     from hookbus_executor import RegisteredHook
+
+PLUGIN = "plugin:"
+"""What the name of a plugin's hook begins with."""
 
 app = typer.Typer(help="List, add and change the registrations of hooks.", no_args_is_help=True)
 
@@ -62,7 +66,10 @@ async def add(
     file: Annotated[Path | None, typer.Option(help="A registration as JSON, instead of options.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the registration that there is.")] = False,
 ) -> int:
-    """Register a hook. Every executor asks it from then on; none is restarted."""
+    """Register a hook. Every executor asks it from then on; none is restarted.
+
+    A hook fails closed unless --failure-policy says otherwise; a plugin, whose name begins with plugin:, fails open.
+    """
     given = {
         "tools": tools,
         "events": events,
@@ -79,7 +86,9 @@ async def add(
         raise ConfigError("a hook's name should be text that is not blank")
     if file is not None and fields:
         raise ConfigError("give either --file or the fields, not both")
-    registration = _from_file(file) if file is not None else HookRegistration.from_person(dumps(fields))
+    registration = (
+        _from_file(file) if file is not None else HookRegistration.from_person(dumps(_defaults(name) | fields))
+    )
     settings = options(context).bus()
     async with running_bus(settings, "hookbus hooks") as connection:
         await ensure_streams(connection, settings)
@@ -90,7 +99,16 @@ async def add(
         expected = entries[key].revision if key in entries else 0
         revision = await put(connection, HOOKS, key, registration.to_json(), expected)
     out.print(f"{plain(name)} registered, revision {revision}", highlight=False, soft_wrap=True)
+    if name.startswith(PLUGIN) and registration.failure_policy is FailurePolicy.ALLOW:
+        out.print(f"warning: {FAILS_OPEN}", highlight=False, soft_wrap=True, markup=False)
     return 0
+
+
+def _defaults(name: str) -> dict[str, object]:
+    """Return what is not the usual default for a hook of this name."""
+    from hookbus_subscribers import PLUGIN_REGISTRATION
+
+    return {"failure_policy": PLUGIN_REGISTRATION.failure_policy} if name.startswith(PLUGIN) else {}
 
 
 @app.command(epilog="Example: hookbus hooks remove no-drops")

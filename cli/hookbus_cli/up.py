@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,17 +24,20 @@ from hookbus_broker import (
 from hookbus_cli.command import command, options, out, plain
 from hookbus_schemas import Hook, HookbusError, subjects
 
+FAILS_OPEN = "calls run when it gives no usable answer; `hookbus hooks add --replace --failure-policy deny` stops them"
+
 UP_EPILOG = "Example: hookbus up  ·  hookbus --url nats://bus.example:4222 up"
-SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve my_hooks"
+SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve plugin:examples/plugin"
 
 
 @command(level=logging.INFO)
 async def up(context: typer.Context) -> int:
-    """Run the bus and the built-in hooks here until Ctrl-C. Without --url the bus is an embedded NATS server."""
-    from hookbus_subscribers import make_built_in
+    """Run the bus, the built-in hooks and the plugins of [plugins] here until Ctrl-C.
 
+    Without --url the bus is an embedded NATS server.
+    """
     settings = options(context).bus()
-    hooks = make_built_in(options(context).config)
+    hooks = make_hooks(options(context).config)
     if settings.url:
         await _serve_built_in(hooks, settings, settings.url, f"bus {redacted(settings.url)}")
         return 0
@@ -55,42 +59,59 @@ async def _serve_built_in(hooks: Sequence[Hook], settings: BusSettings, url: str
 
     async with await connect(settings, name="hookbus up", url=url) as connection:
         await ensure_streams(connection, settings)
-        await register_built_in(connection)
+        added = await register(connection, hooks)
 
     def ready() -> None:
         out.print(f"[green]up[/]: {plain(where)}", soft_wrap=True)
         yours = "add yours with `hookbus serve MODULE:HOOK` and `hookbus hooks add`"
-        out.print(f"hooks: {', '.join(BUILT_IN)}; {yours}", soft_wrap=True)
+        names = ", ".join(plain(hook.name) for hook in hooks)
+        out.print(f"hooks: {names}; {yours}", highlight=False, soft_wrap=True)
+        for hook in added:
+            if hook.name not in BUILT_IN:
+                out.print(f"warning: {plain(hook.name)} fails open: {FAILS_OPEN}", highlight=False, soft_wrap=True)
 
     bus = settings.model_copy(update={"url": url})
     await serve_hooks(*hooks, bus=bus, ready=ready)
 
 
-async def register_built_in(connection: Connection) -> None:
-    """Register the built-in hooks that are not registered yet; what an operator has written stays as it is."""
-    from hookbus_subscribers import BUILT_IN
+def make_hooks(config: Path | None) -> tuple[Hook, ...]:
+    """Return the built-in hooks and the plugins that a configuration file names."""
+    from hookbus_subscribers import PluginSettings, load_plugins, make_built_in
 
-    for name, built_in in BUILT_IN.items():
+    return (*make_built_in(config), *load_plugins(PluginSettings.load(config)))
+
+
+async def register(connection: Connection, hooks: Sequence[Hook]) -> list[Hook]:
+    """Register the hooks that are not registered yet, and return them; what an operator has written stays as it is."""
+    from hookbus_subscribers import BUILT_IN, PluginHook
+
+    added = []
+    for hook in hooks:
+        said = hook.registration if isinstance(hook, PluginHook) else BUILT_IN[hook.name].registration
         try:
-            await put(connection, HOOKS, subjects.token(name), built_in.registration.to_json(), 0)
+            await put(connection, HOOKS, subjects.token(hook.name), said.to_json(), 0)
         except RevisionConflict:
             continue
+        added.append(hook)
+    return added
 
 
 @command(level=logging.INFO)
 async def serve(
     context: typer.Context,
-    targets: Annotated[list[str], typer.Argument(metavar="MODULE[:HOOK]...", help="Where the hooks are.")],
+    targets: Annotated[
+        list[str], typer.Argument(metavar="MODULE[:HOOK]|plugin:FOLDER...", help="Where the hooks are.")
+    ],
 ) -> int:
     """Serve hooks of your own as one replica, until Ctrl-C or SIGTERM; then answer what was taken, and take no more.
 
-    Serve the same hook as often as you like; replicas share its work.
+    Serve the same hook as often as you like; replicas share its work. FOLDER is that of a plugin in JavaScript.
     """
-    from hookbus_subscribers import load_hooks
+    from hookbus_subscribers import PluginSettings, load_hooks
     from hookbus_subscribers import serve as serve_hooks
 
     settings = options(context).bus()
-    hooks = load_hooks(*targets)
+    hooks = load_hooks(*targets, plugins=PluginSettings.load(options(context).config))
     names = [hook.name for hook in hooks]
 
     def ready() -> None:

@@ -19,6 +19,14 @@ from hookbus_subscribers.contract_scope import ContractScope
 from hookbus_subscribers.event_filter import EventFilter
 from hookbus_subscribers.hook import FunctionHook, hook
 from hookbus_subscribers.load import load_hooks
+from hookbus_subscribers.plugin_bridge import (
+    PLUGIN_REGISTRATION,
+    PluginHook,
+    PluginSettings,
+    PluginUnavailable,
+    load_plugin,
+    load_plugins,
+)
 from hookbus_subscribers.pull import JetStreamRefusal
 from hookbus_subscribers.reading import last_sequence
 from hookbus_subscribers.replaying import StoredEvent, newest, replay
@@ -29,6 +37,7 @@ from hookbus_subscribers.taken import Consumed
 
 __all__ = [
     "BUILT_IN",
+    "PLUGIN_REGISTRATION",
     "SETTINGS",
     "AuditLog",
     "Autonomy",
@@ -43,6 +52,9 @@ __all__ = [
     "HookRegistration",
     "HookServer",
     "JetStreamRefusal",
+    "PluginHook",
+    "PluginSettings",
+    "PluginUnavailable",
     "SemanticKernelPolicy",
     "SemanticKernelSettings",
     "Served",
@@ -55,6 +67,8 @@ __all__ = [
     "hook",
     "last_sequence",
     "load_hooks",
+    "load_plugin",
+    "load_plugins",
     "make_built_in",
     "newest",
     "replay",

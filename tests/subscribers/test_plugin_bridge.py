@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hookbus_schemas import Decision
+from hookbus_schemas import Decision, Verdict
 from hookbus_subscribers import HookServer
 from hookbus_subscribers.plugin_bridge import load_plugin
 from hooking import Bus
@@ -23,8 +23,8 @@ async def test_a_plugin_denies_over_the_bus(bus: Bus, tmp_path: Path) -> None:
     async with HookServer(hook, await bus.connection()):
         denied = await asker.ask(tool_name="rm", arguments_json='{"path":"ä"}')
         allowed = await asker.ask(tool_name="ls")
-    assert (denied.decision, denied.reason) == ("deny", 'no {"path":"ä"}')
-    assert allowed.decision == "allow"
+    assert (denied.decision, denied.reason) == (Verdict.DENY, 'no {"path":"ä"}')
+    assert allowed.decision is Verdict.ALLOW
 
 
 ANSWERS = [

@@ -22,6 +22,9 @@ ANSWER_TIMEOUT = 5.0
 
 BEFORE, AFTER = "tool:before", "tool:after"
 
+PLUGIN_REGISTRATION = HookRegistration(failure_policy=FailurePolicy.ALLOW)
+"""How plugins are registered unless the operator says otherwise: they fail open, as in the reference system."""
+
 
 class PluginHook(ToolHookWithContext):
     """Asks a plugin that runs in a process of its own. No usable answer is an error: the failure policy decides."""
@@ -45,6 +48,12 @@ class PluginHook(ToolHookWithContext):
         self._answer_timeout = answer_timeout
         self._keeper = Keeper(self.name, self._start, restart_waits)
         self._throttle = Throttle()
+
+    @property
+    def registration(self) -> HookRegistration:
+        """How it is registered unless the operator says otherwise."""
+        manifest = self.plugin.manifest
+        return PLUGIN_REGISTRATION.model_copy(update={"description": manifest.description or manifest.name})
 
     async def attach(self, connection: Connection | None = None) -> None:
         """Start the plugin; it does not use the bus.
@@ -104,12 +113,6 @@ class PluginHook(ToolHookWithContext):
             about = {"tool": context.tool_name, "call_id": context.call_id}
             say(log.warning, "plugin.failed", hook=self.name, problem=reason, count=count, **about)
         return Decision.error(reason, reason_code=code)
-
-
-def registration(plugin: Plugin | None = None) -> HookRegistration:
-    """Return how a plugin is registered unless the operator says otherwise: failing open, as the reference has it."""
-    about = (plugin.manifest.description or plugin.manifest.name) if plugin else ""
-    return HookRegistration(failure_policy=FailurePolicy.ALLOW, description=about)
 
 
 def _about(context: ToolHookContext, phase: str) -> dict[str, object]:
