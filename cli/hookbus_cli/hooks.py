@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from hookbus_broker import HOOKS, Connection, delete, ensure_streams, put, read_bucket
 from hookbus_cli.command import command, options, out, plain, running_bus
-from hookbus_cli.up import FAILS_OPEN
+from hookbus_cli.up import warn_of_open_failure
 from hookbus_schemas import ConfigError, Enforcement, FailurePolicy, HookRegistration, subjects
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def add(
         revision = await put(connection, HOOKS, key, registration.to_json(), expected)
     out.print(f"{plain(name)} registered, revision {revision}", highlight=False, soft_wrap=True)
     if name.startswith(PLUGIN) and registration.failure_policy is FailurePolicy.ALLOW:
-        out.print(f"warning: {FAILS_OPEN}", highlight=False, soft_wrap=True, markup=False)
+        warn_of_open_failure(name)
     return 0
 
 

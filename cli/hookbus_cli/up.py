@@ -24,8 +24,6 @@ from hookbus_broker import (
 from hookbus_cli.command import command, options, out, plain
 from hookbus_schemas import Hook, HookbusError, subjects
 
-FAILS_OPEN = "calls run when it gives no usable answer; `hookbus hooks add --replace --failure-policy deny` stops them"
-
 UP_EPILOG = "Example: hookbus up  ·  hookbus --url nats://bus.example:4222 up"
 SERVE_EPILOG = "Example: hookbus serve examples.hook:no_drops  ·  hookbus serve plugin:examples/plugin"
 
@@ -68,7 +66,7 @@ async def _serve_built_in(hooks: Sequence[Hook], settings: BusSettings, url: str
         out.print(f"hooks: {names}; {yours}", highlight=False, soft_wrap=True)
         for hook in added:
             if hook.name not in BUILT_IN:
-                out.print(f"warning: {plain(hook.name)} fails open: {FAILS_OPEN}", highlight=False, soft_wrap=True)
+                warn_of_open_failure(hook.name)
 
     bus = settings.model_copy(update={"url": url})
     await serve_hooks(*hooks, bus=bus, ready=ready)
@@ -79,6 +77,13 @@ def make_hooks(config: Path | None) -> tuple[Hook, ...]:
     from hookbus_subscribers import PluginSettings, load_plugins, make_built_in
 
     return (*make_built_in(config), *load_plugins(PluginSettings.load(config)))
+
+
+def warn_of_open_failure(name: str) -> None:
+    """Say that calls pass a hook that cannot be asked, and what to do about it."""
+    fix = f"`hookbus hooks add {plain(name)} --replace --failure-policy deny`"
+    said = f"warning: {plain(name)} fails open: a call runs when it gives no usable answer; {fix} stops it"
+    out.print(said, highlight=False, soft_wrap=True)
 
 
 async def register(connection: Connection, hooks: Sequence[Hook]) -> list[Hook]:

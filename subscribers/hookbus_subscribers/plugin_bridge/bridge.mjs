@@ -115,8 +115,10 @@ function tell(context) {
   telling.add(told);
 }
 
+// What was begun is ended, and what was printed has left the process.
 async function shutdown() {
   await Promise.allSettled(telling);
+  await Promise.all([process.stdout, process.stderr].map((stream) => new Promise((done) => stream.write("", done))));
   return {};
 }
 

@@ -142,6 +142,7 @@ class Child:
         await self._process.wait()
         await asyncio.wait([self._printing], timeout=1.0)  # what was printed last; others may hold the pipe open
         await end_tasks([self._printing], 1.0)
+        self._process._transport.close()  # type: ignore[attr-defined]  # it has no public way to let go of its pipes
 
     def _kill(self) -> None:
         if self._process.returncode is None:  # not reaped, so no other group can have its number

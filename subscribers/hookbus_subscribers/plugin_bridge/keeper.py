@@ -36,7 +36,8 @@ class Keeper:
         self._hook = hook
         self._start = start
         self._waits = restart_waits
-        self._child: Child | None = None
+        self._child: Child | None = None  # the one that can be asked
+        self._last: Child | None = None  # that one, or the one that is being ended
         self._problem = ""
         self._changed = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
@@ -47,7 +48,7 @@ class Keeper:
         Raises:
             ConfigError: the plugin cannot be loaded.
         """
-        self._child = await self._start()
+        self._child = self._last = await self._start()
         self._changed.set()
         self._keeping = asyncio.create_task(self._keep(self._child), name=f"{self._hook}-keeper")
 
@@ -60,6 +61,8 @@ class Keeper:
         Raises:
             PluginUnavailable: there is none.
         """
+        if self._child is not None and self._child.channel.lost.done():
+            self._lose(self._child.channel.lost.result())  # seen here before `_keep` had its turn
         try:
             async with asyncio.timeout(timeout):
                 await self._changed.wait()
@@ -73,19 +76,17 @@ class Keeper:
         """End the process and start no other."""
         if self._keeping is not None:
             await end_tasks([self._keeping], 10.0)
-        child, self._child, self._problem = self._child, None, "was stopped"
+        self._child, self._problem = None, "was stopped"
         self._changed.set()
-        if child is not None:
-            await child.stop()
+        if self._last is not None:
+            await self._last.stop()
 
     async def _keep(self, child: Child) -> None:
         clock = asyncio.get_running_loop().time
         waits = iter(self._waits)
         while True:
             began = clock()
-            problem = await child.ended()
-            self._child, self._problem = None, problem
-            self._changed.clear()
+            self._lose(await child.ended())
             await child.stop()
             if clock() - began > STEADY_AFTER:
                 waits = iter(self._waits)
@@ -93,8 +94,12 @@ class Keeper:
             if started is None:
                 self._give_up()
                 return
-            child = self._child = started
+            child = self._child = self._last = started
             self._changed.set()
+
+    def _lose(self, problem: str) -> None:
+        self._child, self._problem = None, problem
+        self._changed.clear()
 
     async def _again(self, waits: Iterator[float]) -> Child | None:
         """Start another process; None when it has been tried often enough."""
