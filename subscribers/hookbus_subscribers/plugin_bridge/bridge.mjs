@@ -64,8 +64,8 @@ function makeApi(pluginId, config) {
 
 function findRegister(module) {
   for (const found of [module.default, module.default?.default, module]) {
-    if (typeof found === "function") return found;
     if (typeof found?.register === "function") return (api) => found.register(api);
+    if (typeof found === "function") return found;
   }
   throw new Error("its module should export a function or { register }");
 }
