@@ -23,7 +23,7 @@ class PluginEntry(BaseModel):
 
 
 class PluginSettings(Section, table="plugins"):
-    """Plugins in JavaScript that ``hookbus up`` serves."""
+    """Which plugins in JavaScript run, and what each is given."""
 
     paths: tuple[Path, ...] = ()
     """Folders of plugins, or folders that hold such folders; a relative one begins where hookbus runs. Default none."""
