@@ -50,7 +50,7 @@ async def running_plugin(
     folder: Path,
     settings: PluginSettings | None = None,
     *,
-    answer_timeout: float = 5.0,
+    answer_timeout: float = 30.0,
     restart_waits: Sequence[float] = (0.01, 0.01, 0.01),
 ) -> AsyncIterator[PluginHook]:
     """Run the plugin beside the test."""

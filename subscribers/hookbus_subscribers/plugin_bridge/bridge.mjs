@@ -40,8 +40,9 @@ const logger = Object.fromEntries(
   ["debug", "info", "warn", "error"].map((level) => [level, (...words) => log(level, ...words)]),
 );
 
-function subscriptions() {
-  return Object.keys(handlers).filter((event) => handlers[event].length > 0);
+function sendSubscriptions() {
+  const events = Object.keys(handlers).filter((event) => handlers[event].length > 0);
+  send({ method: "subscriptions", params: { events } });
 }
 
 function on(event, handler) {
@@ -49,7 +50,7 @@ function on(event, handler) {
   const events = event === "tool:*" ? Object.keys(handlers) : [event].filter((name) => Object.hasOwn(handlers, name));
   if (events.length === 0) log("warn", `${shown(event)} never happens here: there are ${Object.keys(handlers).join(", ")}`);
   for (const name of events) handlers[name].push(handler);
-  if (loaded) send({ method: "subscriptions", params: { events: subscriptions() } });
+  if (loaded) sendSubscriptions();
 }
 
 function makeApi(pluginId, config) {
@@ -76,7 +77,8 @@ async function init({ pluginId, entry, config }) {
   const register = findRegister(await import(pathToFileURL(entry).href));
   await register(makeApi(pluginId, config));
   loaded = true;
-  return { events: subscriptions() };
+  sendSubscriptions();
+  return {};
 }
 
 // The first deny stops. A handler that fails does not keep the next from denying.

@@ -121,7 +121,7 @@ class Child:
     async def _load(self) -> None:
         about = {"pluginId": self._plugin.manifest.id, "entry": str(self._plugin.entry), "config": self._plugin.config}
         try:
-            self._subscribe(await self.channel.request("init", about, timeout=LOAD_TIMEOUT))
+            await self.channel.request("init", about, timeout=LOAD_TIMEOUT)
         except PluginUnavailable as error:
             raise ConfigError(f"{self._plugin.hook} cannot be loaded from {self._plugin.entry}: it {error}") from None
         except PluginError as error:
@@ -161,14 +161,10 @@ class Child:
             output.end()
 
     def _hear(self, notice: Notice) -> None:
-        if notice.method == "subscriptions":
-            self._subscribe(notice.params)
-
-    def _subscribe(self, said: object) -> None:
-        events = said.get("events") if isinstance(said, dict) else None
-        self.events = (
-            frozenset(event for event in events if isinstance(event, str)) if isinstance(events, list) else frozenset()
-        )
+        """Take which events there are handlers for: said before `init` is answered, and whenever one is added."""
+        match notice:
+            case Notice("subscriptions", {"events": list(events)}):
+                self.events = frozenset(event for event in events if isinstance(event, str))
 
 
 async def _spawn(plugin: Plugin, node: Node, its: socket.socket) -> asyncio.subprocess.Process:
