@@ -104,6 +104,8 @@ class Journal:
                 self._roll()
             self._write(_packed(kind, event_id, body))
         except OSError as error:
+            if kind is Kind.DONE:  # all the same, since what it frees may be all that fills the disk
+                self._note(kind, event_id)
             raise JournalUnwritable(f"outbox {self.folder} cannot be written: {error.strerror}") from error
         self._note(kind, event_id)
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -84,6 +85,7 @@ class Outbox:
         self._promised = 0
         self._connection = connection
         self._limit = limit
+        self._unkept: deque[Event] = deque()
         self._waiting: deque[_Entry] = deque()
         self._unacknowledged: dict[str, _Entry] = {}
         self._tokens = itertools.count()
@@ -95,7 +97,7 @@ class Outbox:
         self._undo: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._unacknowledged)
+        return len(self._unkept) + len(self._waiting) + len(self._unacknowledged)
 
     @property
     def is_overbooked(self) -> bool:
@@ -150,10 +152,9 @@ class Outbox:
         if isinstance(event, ToolDeniedEvent) and self.is_overbooked:
             self.dropped += 1
             return
-        entry = self._sealed(event)
-        self._keep(Kind.ENDED, event.event_id, entry.body)
-        self._waiting.append(entry)
+        self._unkept.append(event)
         self._idle.clear()
+        self._keep_all()
         self._wake.set()
 
     async def flush(self, timeout: float) -> None:
@@ -173,6 +174,11 @@ class Outbox:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._unkept:
+            self.dropped += len(self._unkept)
+            why = "the disk took them not: the next executor here records those of calls that ran as interrupted"
+            say(_log.error, "events.dropped", count=len(self._unkept), folder=str(self._folder), why=why)
+            self._unkept.clear()
         if len(self):
             why = "the stream did not acknowledge them; the next executor here sends them"
             say(_log.error, "events.left", count=len(self), folder=str(self._folder), why=why)
@@ -193,12 +199,14 @@ class Outbox:
                 # One that ended has its place in the chain of the executor that died, and stays as it is.
                 entry = _entry(event, body) if kind is Kind.ENDED else self._sealed(event)
                 journal.append(Kind.ENDED, event_id, entry.body)
+                if kind is Kind.ADMITTED:
+                    self._chain.extend(entry.body)
                 self._waiting.append(entry)
                 self._idle.clear()
             say(_log.warning, "events.taken_over", count=len(entries))
 
     def _sealed(self, event: Event) -> _Entry:
-        """Give an event its place in the chain; it is shortened before that if the bus would not take it."""
+        """Give an event the next place in the chain; it is shortened before that if the bus would not take it."""
         event = self._redactor.event(event).model_copy(update={"link": self._chain.next_link()})
         body = encode(event)
         for shorten in (_without_long_texts, _without_decisions):
@@ -207,27 +215,49 @@ class Outbox:
             say(_log.warning, "event.shortened", event_id=event.event_id, size_bytes=len(body))
             event = shorten(event)
             body = encode(event)
-        self._chain.extend(body)
         return _entry(event, body)
 
-    def _keep(self, kind: Kind, event_id: str, body: bytes = b"") -> None:
-        """Write an entry; what cannot be written is sent all the same, only not after the death of this process."""
+    def _keep_all(self) -> None:
+        """Write events to the file, and only then give them to the sender, in their order.
+
+        One that cannot be written waits: sent, it would be there twice should this process die, as itself and as
+        `interrupted`; and with it would die its place in the chain, a gap.
+        """
+        while self._unkept:
+            event = self._unkept[0]
+            entry = self._sealed(event)
+            try:
+                if self._journal is not None:
+                    self._journal.append(Kind.ENDED, event.event_id, entry.body)
+            except JournalUnwritable:
+                if len(self._unkept) == 1:  # the others wait for the same reason
+                    say(_log.error, "event.not_kept", event_id=event.event_id, exc_info=True)
+                return
+            self._unkept.popleft()
+            self._chain.extend(entry.body)
+            self._waiting.append(entry)
+
+    def _done(self, event_id: str) -> None:
+        """Forget an event; where that cannot be written the next executor sends it once more, which harms nobody."""
         try:
             if self._journal is not None:
-                self._journal.append(kind, event_id, body)
-        except JournalUnwritable:
-            say(_log.error, "event.not_kept", event_id=event_id, kind=kind.name.lower(), exc_info=True)
+                self._journal.append(Kind.DONE, event_id)
+        except JournalUnwritable as error:
+            say(_log.warning, "event.not_forgotten", event_id=event_id, problem=str(error))
 
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
+            self._keep_all()
             try:
                 self._resend(loop.time())
                 self._send_waiting(loop.time())
                 due = min((entry.due for entry in self._unacknowledged.values()), default=None)
             except BusUnavailable:
                 due = loop.time() + RETRY_AFTER
+            if self._unkept:
+                due = min(due or math.inf, loop.time() + RETRY_AFTER)
             self._tell_if_idle()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
@@ -269,7 +299,7 @@ class Outbox:
             raise
         except Exception:  # noqa: BLE001 - whatever it was, the events behind it are to be sent
             self.dropped += 1
-            self._keep(Kind.DONE, entry.event.event_id)
+            self._done(entry.event.event_id)
             say(_log.error, "event.dropped", event_id=entry.event.event_id, exc_info=True)
             return False
         return True
@@ -301,7 +331,7 @@ class Outbox:
             self._wake.set()
             return
         del self._unacknowledged[token]
-        self._keep(Kind.DONE, entry.event.event_id)
+        self._done(entry.event.event_id)
         self._wake.set()
         self._tell_if_idle()
 
