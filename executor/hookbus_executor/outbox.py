@@ -176,7 +176,7 @@ class Outbox:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._unkept:
             self.dropped += len(self._unkept)
-            why = "the disk took them not: the next executor here records those of calls that ran as interrupted"
+            why = "they could not be written: the next executor here records those of calls that ran as interrupted"
             say(_log.error, "events.dropped", count=len(self._unkept), folder=str(self._folder), why=why)
             self._unkept.clear()
         if len(self):
