@@ -35,9 +35,19 @@ MESSAGES = (
     ("toolAfterEvent", "tool_after_event", "application/msgpack"),
     ("toolDeniedEvent", "tool_denied_event", "application/msgpack"),
     ("hookRegistration", "hook_registration", "application/json"),
+    ("toolHookContextJson", "tool_hook_context", "application/json"),
+    ("decisionJson", "decision", "application/json"),
 )
 
-HEADERS = {"toolAfterEvent": "afterHeaders", "toolDeniedEvent": "deniedHeaders", "hookRegistration": "changeHeaders"}
+IN_JSON = {"toolHookContext": "toolHookContextJson", "decision": "decisionJson"}
+"""What is in JSON where the hook's registration says so."""
+
+HEADERS = {
+    "toolAfterEvent": "afterHeaders",
+    "toolDeniedEvent": "deniedHeaders",
+    "hookRegistration": "changeHeaders",
+    "toolHookContextJson": "jsonRequestHeaders",
+}
 
 OPERATIONS = (
     ("executor", "askHook", "send", "toolBefore", "Publishes one request to each hook that applies, all at once."),
@@ -98,6 +108,7 @@ def asyncapi() -> Object:
                 "afterHeaders": _event_headers("hookbus.tool:after"),
                 "deniedHeaders": _event_headers("hookbus.tool:denied"),
                 "changeHeaders": _change_headers(),
+                "jsonRequestHeaders": _json_request_headers(),
             },
         },
     }
@@ -105,18 +116,22 @@ def asyncapi() -> Object:
 
 def _channel(address: str, message: str, description: str) -> Object:
     parameters = {name: {"description": words} for name, words in PARAMETERS.items() if f"{{{name}}}" in address}
-    messages = {message: _ref("components/messages", message)}
+    messages = _either_encoding(message)
     return {"address": address, "description": description, "messages": messages, "parameters": parameters}
 
 
 def _reply_to() -> Object:
     """Return the channel ``reply`` as a request names it: AsyncAPI wants no address where the message brings it."""
-    messages = {"decision": _ref("components/messages", "decision")}
     return {
         "address": None,
         "description": "The channel `reply`, by the request's reply subject.",
-        "messages": messages,
+        "messages": _either_encoding("decision"),
     }
+
+
+def _either_encoding(message: str) -> Object:
+    names = [message, IN_JSON[message]] if message in IN_JSON else [message]
+    return {name: _ref("components/messages", name) for name in names}
 
 
 def _operation(view: str, name: str, action: str, channel: str, description: str) -> Object:
@@ -155,6 +170,15 @@ def _event_headers(event_type: str) -> Object:
         "ce-source": {**text, "description": "/executors/ and the executor's name as one token."},
         "ce-time": {**text, "format": "date-time"},
         "content-type": {**text, "const": "application/msgpack"},
+    }
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _json_request_headers() -> Object:
+    """Return what a person needs beside a request in JSON."""
+    properties: Object = {
+        "content-type": {"type": "string", "const": "application/json"},
+        "Hookbus-Request-Digest": {"type": "string", "description": "What the answer must hold as request_digest."},
     }
     return {"type": "object", "required": list(properties), "properties": properties}
 

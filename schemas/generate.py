@@ -5,13 +5,14 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from asyncapi_document import asyncapi
-from hookbus_schemas import Decision, HookRegistration, ToolHookContext, decode, decode_event
+from hookbus_schemas import Decision, Encoding, HookRegistration, ToolHookContext, decode, decode_event
 from json_schemas import MODELS, json_schema
 from vector_bodies import Vector
 from vector_names import digest_vectors, glob_vectors, subject_vectors
@@ -27,14 +28,15 @@ def files() -> dict[Path, str]:
     return {
         **{Path(f"json/{stem}.schema.json"): _json(json_schema(stem)) for stem in MODELS},
         Path("asyncapi.yaml"): _HEAD + yaml.safe_dump(asyncapi(), sort_keys=False, allow_unicode=True, width=120),
-        **{Path(f"vectors/{kind}s.json"): _json([_row(v) for v in VECTORS if v.kind == kind]) for kind in kinds},
+        **{Path(f"vectors/{kind}s.json"): _rows(v for v in VECTORS if v.kind == kind and not v.json) for kind in kinds},
+        Path("vectors/json_bodies.json"): _rows(v for v in VECTORS if v.json),
         Path("vectors/subjects.json"): _json(subject_vectors()),
         Path("vectors/globs.json"): _json(glob_vectors()),
         Path("vectors/digests.json"): _json(digest_vectors()),
     }
 
 
-def meaning(kind: str, body: bytes) -> dict[str, Any]:
+def meaning(kind: str, body: bytes, encoding: Encoding = Encoding.MSGPACK) -> dict[str, Any]:
     """Return what a body says, as JSON.
 
     Raises:
@@ -44,7 +46,7 @@ def meaning(kind: str, body: bytes) -> dict[str, Any]:
         return HookRegistration.from_json(body).model_dump(mode="json")
     if kind == "event":
         return decode_event(body).model_dump(mode="json")
-    return decode(ToolHookContext if kind == "context" else Decision, body).model_dump(mode="json")
+    return decode(ToolHookContext if kind == "context" else Decision, body, encoding).model_dump(mode="json")
 
 
 def stale(folder: Path) -> list[Path]:
@@ -74,9 +76,14 @@ def main(arguments: list[str]) -> int:
     return 1 if differing else 0
 
 
+def _rows(vectors: Iterable[Vector]) -> str:
+    return _json([_row(vector) for vector in vectors])
+
+
 def _row(vector: Vector) -> dict[str, object]:
+    encoding = Encoding.JSON if vector.json else Encoding.MSGPACK
     row = {"name": vector.name, "kind": vector.kind, "body_hex": vector.body.hex(), "valid": vector.valid}
-    value = {"value": meaning(vector.kind, vector.body)} if vector.valid else {}
+    value = {"value": meaning(vector.kind, vector.body, encoding)} if vector.valid else {}
     return {**row, **value, "why": vector.why}
 
 

@@ -12,13 +12,14 @@ Fields = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One body, whether a reader takes it, and why."""
+    """One body, whether a reader takes it, and why; a context or a decision may be in JSON instead of msgpack."""
 
     name: str
     kind: Kind
     body: bytes
     valid: bool
     why: str
+    json: bool = False
 
 
 MAX_INT = 2**63 - 1

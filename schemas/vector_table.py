@@ -76,6 +76,7 @@ _GOOD: tuple[tuple[Kind, str, bytes, str], ...] = (
             timeout_ms=1,
             enforcement="shadow",
             side_effects="some",
+            encoding="json",
             owner="team ❄",
             description="no drops",
         ),
@@ -169,14 +170,50 @@ _BROKEN: tuple[tuple[Kind, str, bytes, str], ...] = (
     ("registration", "unknown failure policy", as_json(failure_policy="open"), "the set is closed"),
     ("registration", "unknown enforcement", as_json(enforcement="log"), "the set is closed"),
     ("registration", "unknown side effects", as_json(side_effects="maybe"), "the set is closed"),
+    ("registration", "unknown encoding", as_json(encoding="xml"), "the set is closed"),
     *(("registration", f"timeout_ms {value!r}", as_json(timeout_ms=value), "a whole number from 1 to 5000")
       for value in (0, -1, 5001, "5", True, 5.5, None)),
     ("registration", "order over 64 bits", as_json(order=MAX_INT + 1), "over 2^63-1"),
     ("registration", "order as text", as_json(order="1"), "types are never coerced"),
 )  # fmt: skip
 
+_JSON_GOOD: tuple[tuple[Kind, str, bytes, str], ...] = (
+    ("context", "minimal", as_json(**CONTEXT), "what is left out has its default"),
+    ("context", "full", as_json(**FULL_CONTEXT), "every field"),
+    ("context", "unknown field", as_json(**CONTEXT, added_later=[1, {"a": 2}]), "a newer writer's field is ignored"),
+    ("context", "escapes", as_json(**CONTEXT).replace(b"read_file", b"\\u2744\\ud83d\\ude00"), "text is text"),
+    ("decision", "allow", b'{"decision":"allow"}', "one field is an answer"),
+    ("decision", "deny", as_json(**FULL_DECISION), "every field"),
+    ("decision", "white space", b' {\n\t"decision" : "deny" }\r\n', "a person wrote it"),
+    ("decision", "long reason", as_json(decision="deny", reason="x" * 5000), "cut at 4,096 characters, not refused"),
+)  # fmt: skip
+
+_JSON_BROKEN: tuple[tuple[Kind, str, bytes, str], ...] = (
+    ("context", "version 2", as_json(**CONTEXT | {"v": 2}), "a newer meaning"),
+    ("context", "float time", as_json(**CONTEXT | {"sent_at_ms": 1.0}), "a float is not an integer"),
+    ("context", "integer over 64 bits", as_json(**CONTEXT | {"sent_at_ms": MAX_INT + 1}), "over 2^63-1"),
+    ("context", "huge integer in an unknown field", as_json(**CONTEXT, more=2**70), "nothing that msgpack has not"),
+    ("context", "half a surrogate pair", as_json(**CONTEXT).replace(b"read_file", b"\\ud800"), "no text"),
+    ("context", "truncated", as_json(**FULL_CONTEXT)[:-1], "the last byte is missing"),
+    ("context", "nothing", b"", "empty body"),
+    ("context", "msgpack", pack(CONTEXT), "the other encoding"),
+    ("decision", "msgpack", ALLOW, "the other encoding"),
+    ("decision", "a word", b'"allow"', "not an object"),
+    ("decision", "bare word", b"allow", "no JSON"),
+    ("decision", "a list", b'["allow"]', "not an object"),
+    ("decision", "unknown decision", b'{"decision":"yes"}', "the set is closed"),
+    ("decision", "key twice", b'{"decision":"deny","decision":"allow"}', "readers differ in which they take"),
+    ("decision", "something behind it", b'{"decision":"allow"} {}', "one body is one object"),
+    ("decision", "NaN", b'{"decision":"allow","more":NaN}', "no JSON"),
+    ("decision", "byte order mark", b'\xef\xbb\xbf{"decision":"allow"}', "no JSON"),
+    ("decision", "invalid UTF-8", b'{"decision":"deny","reason":"\xff"}', "JSON is UTF-8"),
+    ("decision", "5000 deep", b'{"decision":"deny","more":' + b"[" * 5000 + b"]" * 5000 + b"}", "must not exhaust it"),
+)  # fmt: skip
+
 VECTORS = (
     *(Vector(name, kind, body, True, why) for kind, name, body, why in _GOOD),
     *(Vector(name, kind, body, False, why) for kind, name, body, why in _BROKEN),
+    *(Vector(name, kind, body, True, why, json=True) for kind, name, body, why in _JSON_GOOD),
+    *(Vector(name, kind, body, False, why, json=True) for kind, name, body, why in _JSON_BROKEN),
 )
 """All of them, those that a reader takes first."""

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from hookbus_broker import HOOKS, Connection, delete, ensure_streams, put, read_bucket
 from hookbus_cli.command import command, options, out, plain, running_bus
 from hookbus_cli.up import warn_of_open_failure
-from hookbus_schemas import ConfigError, Enforcement, FailurePolicy, HookRegistration, subjects
+from hookbus_schemas import ConfigError, Encoding, Enforcement, FailurePolicy, HookRegistration, subjects
 
 if TYPE_CHECKING:
     from hookbus_executor import RegisteredHook
@@ -61,6 +61,7 @@ async def add(
     timeout_ms: Annotated[int | None, typer.Option(help="Milliseconds to wait for it, at most 5000.")] = None,
     enforcement: Annotated[Enforcement | None, typer.Option(help="shadow asks, records and never blocks.")] = None,
     side_effects: Annotated[str | None, typer.Option(help="none, or some: not asked on a dry run.")] = None,
+    encoding: Annotated[Encoding | None, typer.Option(help="Of its requests and answers; json for people.")] = None,
     owner: Annotated[str | None, typer.Option(help="Whose it is.")] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     file: Annotated[Path | None, typer.Option(help="A registration as JSON, instead of options.")] = None,
@@ -78,6 +79,7 @@ async def add(
         "timeout_ms": timeout_ms,
         "enforcement": enforcement,
         "side_effects": side_effects,
+        "encoding": encoding,
         "owner": owner,
         "description": description,
     }

@@ -2,7 +2,7 @@
 
 from nats.aio.msg import Msg
 
-from hookbus_schemas import Decision, InvalidMessage, Verdict, decode, encode, encode_plain_allow
+from hookbus_schemas import Decision, Encoding, InvalidMessage, Verdict, decode, encode, encode_plain_allow
 from hookbus_schemas.decision import PLAIN_ALLOW, in_its_place
 
 
@@ -18,16 +18,17 @@ def says_no_responders(message: Msg) -> bool:
     return not message.data and (message.headers or {}).get("Status") == "503"
 
 
-def read_answer(body: bytes, request_digest: str) -> Decision:
+def read_answer(body: bytes, request_digest: str, encoding: Encoding = Encoding.MSGPACK) -> Decision:
     """Return the decision in an answer to the request of this digest.
 
     Raises:
         InvalidMessage: it is none, or it answers another request; never to be taken for an allow.
     """
-    if body == encode_plain_allow(request_digest):  # most answers; reading them field by field costs ten times as much
+    # Most answers are plain allows; reading them field by field costs ten times as much.
+    if encoding is Encoding.MSGPACK and body == encode_plain_allow(request_digest):
         return PLAIN_ALLOW
     try:
-        answer = decode(Decision, body)
+        answer = decode(Decision, body, encoding)
     except InvalidMessage as error:
         raise InvalidMessage(f"its answer is no decision: {error}") from error
     if answer.request_digest != request_digest:

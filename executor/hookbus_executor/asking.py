@@ -21,17 +21,17 @@ from hookbus_executor.breaker import PAUSE, Breaker
 from hookbus_executor.counters import Counters
 from hookbus_executor.hooks import RegisteredHook
 from hookbus_executor.poll import Poll, judge, stand_in
-from hookbus_executor.request import Ended, Request, Retired
+from hookbus_executor.request import Body, Ended, Request, Retired, body_of, headers_of
 from hookbus_schemas import (
     BusUnavailable,
     Decision,
+    Encoding,
     HookDecision,
     InvalidMessage,
     ToolHookContext,
     Verdict,
     decode,
-    digest,
-    encode,
+    encoding_of,
     subjects,
 )
 from hookbus_schemas.hook import Decide
@@ -121,18 +121,20 @@ class Asker:
 
     def _send(self, asked: _Round, poll: Poll, hooks: Sequence[RegisteredHook]) -> None:
         now = time.monotonic()
-        made_for, context, body, body_digest = -1, poll.context, b"", ""
+        bodies: dict[tuple[int, Encoding], Body] = {}
         for hook in hooks:
             timeout_ms = hook.registration.timeout_ms
             request = Request(hook, poll, now, timeout_ms / 1000)
             if self._ends_at_once(request):
                 continue
             asked.requests.append(request)
-            if timeout_ms != made_for:
-                made_for = timeout_ms
-                context, body, body_digest = _body(poll.context, timeout_ms)
+            form = timeout_ms, hook.registration.encoding
+            if form not in bodies:
+                bodies[form] = body_of(poll.context, *form)
+            context, body, body_digest = bodies[form]
             if hook.decide is None:
                 request.body, request.digest = body, body_digest
+                request.headers = headers_of(form[1], body_digest)
                 self._publish(request)
             else:
                 self._ask_in_process(request, hook.decide, context)
@@ -171,7 +173,7 @@ class Asker:
         request.reply = subjects.reply_prefix(self._executor, hook) + subjects.new_reply_token()
         self._awaited[request.reply] = request
         try:
-            self._connection.publish_nowait(request.subject, request.body, request.reply)
+            self._connection.publish_nowait(request.subject, request.body, request.reply, request.headers)
         except BusUnavailable as error:
             self._settle(request, Verdict.UNAVAILABLE, f"the bus cannot be reached: {error}", "bus_unavailable")
 
@@ -196,7 +198,7 @@ class Asker:
         request.hedged = True
         if request.reply in self._awaited:
             with contextlib.suppress(BusUnavailable):  # the disconnection ends the request
-                self._connection.publish_nowait(request.subject, request.body, request.reply)
+                self._connection.publish_nowait(request.subject, request.body, request.reply, request.headers)
 
     # Answers come in.
 
@@ -218,7 +220,7 @@ class Asker:
 
     def _on_answer(self, request: Request, body: bytes) -> None:
         try:
-            answer = read_answer(body, request.digest)
+            answer = read_answer(body, request.digest, request.hook.registration.encoding)
         except InvalidMessage as error:
             self._settle(request, Verdict.ERROR, str(error), "invalid_answer")
             return
@@ -239,7 +241,7 @@ class Asker:
     def _on_late(self, ended: Ended, body: bytes) -> None:
         self.counters[ended.hook].late += 1
         try:
-            decision: Verdict = decode(Decision, body).decision
+            decision: Verdict = decode(Decision, body, encoding_of(body)).decision
         except InvalidMessage:
             decision = Verdict.ERROR
         late_ms = round((time.monotonic() - ended.deadline) * 1000)
@@ -327,12 +329,3 @@ class Asker:
         self._retire(asked.requests)
         if asked.timer is not None:
             asked.timer.cancel()
-
-
-def _body(context: ToolHookContext, timeout_ms: int) -> tuple[ToolHookContext, bytes, str]:
-    """Return the context with the deadline of hooks of this timeout, its body, and the digest of that."""
-    deadline_ms = context.sent_at_ms + timeout_ms
-    if context.deadline_ms != deadline_ms:
-        context = context.model_copy(update={"deadline_ms": deadline_ms})
-    body = encode(context)
-    return context, body, digest(body)

@@ -1,7 +1,7 @@
 """The contract of hookbus: models, subjects, codec. No I/O; everything else is built on it."""
 
 from hookbus_schemas.arguments import InvalidArguments, parse_arguments
-from hookbus_schemas.codec import decode, decode_event, digest, encode, encode_plain_allow
+from hookbus_schemas.codec import decode, decode_event, digest, encode, encode_plain_allow, encoding_of
 from hookbus_schemas.context import ResolvedPath, ToolHookContext
 from hookbus_schemas.decision import Decision, HookDecision, Verdict
 from hookbus_schemas.errors import (
@@ -14,7 +14,7 @@ from hookbus_schemas.errors import (
 )
 from hookbus_schemas.event import ChainLink, Outcome, ToolAfterEvent, ToolDeniedEvent, ToolEvent
 from hookbus_schemas.hook import Answer, Hook, ToolHook, ToolHookWithContext
-from hookbus_schemas.registration import Enforcement, FailurePolicy, HookRegistration
+from hookbus_schemas.registration import Encoding, Enforcement, FailurePolicy, HookRegistration
 
 __all__ = [
     "Answer",
@@ -22,6 +22,7 @@ __all__ = [
     "ChainLink",
     "ConfigError",
     "Decision",
+    "Encoding",
     "Enforcement",
     "FailurePolicy",
     "Hook",
@@ -46,5 +47,6 @@ __all__ = [
     "digest",
     "encode",
     "encode_plain_allow",
+    "encoding_of",
     "parse_arguments",
 ]

@@ -28,6 +28,13 @@ class Enforcement(StrEnum):
     SHADOW = "shadow"
 
 
+class Encoding(StrEnum):
+    """How the bodies of a hook's requests and answers are written."""
+
+    MSGPACK = "msgpack"
+    JSON = "json"
+
+
 _SOME_GLOB: JsonDict = {"minItems": 1, "items": {"type": "string", "pattern": r"\S"}}
 
 
@@ -48,6 +55,7 @@ class HookRegistration(BaseModel):
         timeout_ms: milliseconds to wait for its answer, at most ``MAX_TIMEOUT_MS``.
         enforcement: ``shadow`` asks and records, and never blocks.
         side_effects: ``some`` for a hook that counts or spends; it is not asked on a dry run.
+        encoding: of its requests and answers; ``json`` is for people and for languages without msgpack.
         owner, description: for people.
     """
 
@@ -60,6 +68,7 @@ class HookRegistration(BaseModel):
     timeout_ms: int = Field(default=MAX_TIMEOUT_MS, ge=1, le=MAX_TIMEOUT_MS, strict=True)
     enforcement: Enforcement = Enforcement.ENFORCE
     side_effects: Literal["none", "some"] = "none"
+    encoding: Encoding = Encoding.MSGPACK
     owner: Text = ""
     description: Text = ""
 

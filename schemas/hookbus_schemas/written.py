@@ -1,4 +1,4 @@
-"""JSON that a person writes: registrations, contracts."""
+"""JSON that a person writes: registrations, contracts, and the bodies of hooks that speak JSON."""
 
 import json
 
@@ -14,10 +14,14 @@ def json_fields(body: bytes) -> dict[str, object]:
     Raises:
         ValueError, RecursionError: it is none, or has a field twice.
     """
-    fields = json.loads(body.decode(), object_pairs_hook=_once)
+    fields = json.loads(body.decode(), object_pairs_hook=_once, parse_constant=_refuse)
     if not isinstance(fields, dict):
         raise ValueError("it must be a JSON object")  # noqa: TRY004 - the caller takes a ValueError
     return fields
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

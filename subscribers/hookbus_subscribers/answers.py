@@ -8,7 +8,7 @@ import structlog
 
 from hookbus_broker import Connection
 from hookbus_broker.log import say
-from hookbus_schemas import Decision, HookbusError, InvalidMessage, PayloadTooLarge, Verdict
+from hookbus_schemas import Decision, HookbusError, InvalidMessage, PayloadTooLarge, Verdict, encoding_of
 from hookbus_schemas.decision import in_its_place
 from hookbus_subscribers.asked import Caller, answer_body
 
@@ -95,7 +95,7 @@ class Answers:
         return decision
 
     def _publish(self, request: Request, decision: Decision) -> None:
-        body = answer_body(decision, request.digest)
+        body = answer_body(decision, request.digest, encoding_of(request.body))
         for reply in request.replies:
             self._connection.publish_nowait(reply, body)
 

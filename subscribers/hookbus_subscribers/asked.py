@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from hookbus_schemas import (
     Decision,
+    Encoding,
     InvalidMessage,
     ToolAfterEvent,
     ToolDeniedEvent,
@@ -15,6 +16,7 @@ from hookbus_schemas import (
     digest,
     encode,
     encode_plain_allow,
+    encoding_of,
     subjects,
 )
 from hookbus_schemas.decision import PLAIN_ALLOW
@@ -56,7 +58,7 @@ def read_request(body: bytes, asking: Caller) -> ToolHookContext:
     Raises:
         InvalidMessage: it cannot be read, or names another executor than the one that asks.
     """
-    context = decode(ToolHookContext, body)
+    context = decode(ToolHookContext, body, encoding_of(body))
     if context.executor_id != asking.executor_id:
         raise InvalidMessage(f"executor_id is {context.executor_id!r:.80}, but {asking.executor_id!r:.80} asks")
     return context
@@ -80,17 +82,18 @@ def call_key(context: ToolHookContext) -> str:
     return digest(f"{subjects.token(context.executor_id)}.{context.call_id}".encode(errors="surrogatepass"))
 
 
-def answer_body(decision: Decision, request_digest: str) -> bytes:
-    """Return the body of the answer to the request with this digest.
+def answer_body(decision: Decision, request_digest: str, encoding: Encoding = Encoding.MSGPACK) -> bytes:
+    """Return the body of the answer to the request with this digest, in the encoding of the request.
 
     Raises:
         InvalidMessage: the decision is none, or holds what cannot be encoded.
     """
-    if decision is PLAIN_ALLOW or decision == PLAIN_ALLOW:  # most answers, at a tenth of the cost
+    is_plain = decision is PLAIN_ALLOW or decision == PLAIN_ALLOW
+    if is_plain and encoding is Encoding.MSGPACK:  # most answers, at a tenth of the cost
         return encode_plain_allow(request_digest)
     if getattr(decision, "decision", None) not in _ANSWERS:  # made around the model's checks
         raise InvalidMessage("the decision is none of allow, deny and error")
     try:
-        return encode(decision.model_copy(update={"request_digest": request_digest}))
+        return encode(decision.model_copy(update={"request_digest": request_digest}), encoding)
     except RecursionError as error:
         raise InvalidMessage("the decision is too deep to be encoded") from error

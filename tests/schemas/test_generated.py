@@ -18,8 +18,8 @@ SCHEMAS = Path(__file__).parents[2] / "schemas"
 STEMS = {"context": "tool_hook_context", "decision": "decision", "registration": "hook_registration"}
 
 
-def _rows(*kinds: str) -> list[dict[str, Any]]:
-    return [row for kind in kinds for row in json.loads((SCHEMAS / "vectors" / f"{kind}s.json").read_text())]
+def _rows(*names: str) -> list[dict[str, Any]]:
+    return [row for name in names for row in json.loads((SCHEMAS / "vectors" / f"{name}.json").read_text())]
 
 
 def _schema(stem: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_each_field_that_may_be_left_out_has_its_default_in_the_schema(stem: str
 
 def test_the_schemas_take_every_valid_vector() -> None:
     """The value of each, and it with a field that is not known."""
-    rows = [row for row in _rows("context", "decision", "event", "registration") if row["valid"]]
+    rows = [row for row in _rows("contexts", "decisions", "events", "registrations", "json_bodies") if row["valid"]]
     assert rows
     for row in rows:
         schema = Draft202012Validator(_schema_of(row, row["value"]))
@@ -92,14 +92,14 @@ def test_the_schemas_take_every_valid_vector() -> None:
 def test_the_schemas_refuse_broken_registrations() -> None:
     """All but those whose JSON is broken, so that no schema sees it."""
     refused = set()
-    for row in _rows("registration"):
+    for row in _rows("registrations"):
         try:
             value = json.loads(bytes.fromhex(row["body_hex"]).decode())
         except (ValueError, RecursionError):
             continue
         if not Draft202012Validator(_schema_of(row, value)).is_valid(value):
             refused.add(row["name"])
-    broken = {row["name"] for row in _rows("registration") if not row["valid"]}
+    broken = {row["name"] for row in _rows("registrations") if not row["valid"]}
     assert refused <= broken
     assert broken - refused == {
         "not JSON", "nothing", "invalid UTF-8", "5000 deep", "field twice", "half a surrogate pair",

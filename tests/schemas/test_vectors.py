@@ -1,6 +1,7 @@
 """Python held to the golden vectors, those of released versions among them."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hookbus_schemas import (
     ConfigError,
     Decision,
+    Encoding,
     HookRegistration,
     InvalidMessage,
     ToolAfterEvent,
@@ -18,10 +20,12 @@ from hookbus_schemas import (
     decode_event,
     digest,
     encode,
+    encoding_of,
     subjects,
 )
 
 VECTORS = Path(__file__).parents[2] / "schemas" / "vectors"
+JSON_BODIES = "json_bodies"
 MESSAGES = ("contexts", "decisions", "events", "registrations")
 RELEASED = sorted(path for path in (VECTORS / "released").iterdir() if path.is_dir())
 FOLDERS = [VECTORS, *RELEASED]
@@ -35,20 +39,25 @@ def _load(folder: Path, name: str) -> Any:
 
 def _rows(*, valid: bool) -> list[Any]:
     return [
-        pytest.param(folder, row, id=f"{folder.name}-{row['kind']}-{row['name']}")
+        pytest.param(folder, row | {"file": name}, id=f"{folder.name}-{name}-{row['kind']}-{row['name']}")
         for folder in FOLDERS
-        for name in MESSAGES
+        for name in (*MESSAGES, JSON_BODIES)
         for row in _load(folder, name)
         if row["valid"] is valid
     ]
 
 
-def _read(kind: str, body: bytes) -> Read:
-    match kind:
+def _encoding(row: dict[str, Any]) -> Encoding:
+    return Encoding.JSON if row["file"] == JSON_BODIES else Encoding.MSGPACK
+
+
+def _read(row: dict[str, Any], body: bytes | None = None) -> Read:
+    body = bytes.fromhex(row["body_hex"]) if body is None else body
+    match row["kind"]:
         case "context":
-            return decode(ToolHookContext, body)
+            return decode(ToolHookContext, body, _encoding(row))
         case "decision":
-            return decode(Decision, body)
+            return decode(Decision, body, _encoding(row))
         case "event":
             return decode_event(body)
         case _:
@@ -67,7 +76,7 @@ def _holds(now: Any, then: Any) -> bool:
 @pytest.mark.parametrize(("folder", "row"), _rows(valid=True))
 def test_a_valid_body_means_what_the_vector_says(folder: Path, row: dict[str, Any]) -> None:
     """In the vectors of today exactly, in older ones at least."""
-    value = _read(row["kind"], bytes.fromhex(row["body_hex"])).model_dump(mode="json")
+    value = _read(row).model_dump(mode="json")
     assert _holds(value, row["value"])
     assert folder in RELEASED or value == row["value"]
 
@@ -75,16 +84,16 @@ def test_a_valid_body_means_what_the_vector_says(folder: Path, row: dict[str, An
 @pytest.mark.parametrize(("folder", "row"), _rows(valid=True))
 def test_what_was_read_is_written_and_read_again(folder: Path, row: dict[str, Any]) -> None:
     """Nothing is lost on the way through."""
-    message = _read(row["kind"], bytes.fromhex(row["body_hex"]))
-    again = message.to_json() if isinstance(message, HookRegistration) else encode(message)
-    assert _read(row["kind"], again) == message
+    message = _read(row)
+    again = message.to_json() if isinstance(message, HookRegistration) else encode(message, _encoding(row))
+    assert _read(row, again) == message
 
 
 @pytest.mark.parametrize(("folder", "row"), _rows(valid=False))
 def test_a_broken_body_is_refused_in_one_short_line(folder: Path, row: dict[str, Any]) -> None:
     """Only `InvalidMessage`, of a length that a log can hold whatever was sent."""
     with pytest.raises(InvalidMessage) as caught:
-        _read(row["kind"], bytes.fromhex(row["body_hex"]))
+        _read(row)
     assert len(str(caught.value)) < 500
 
 
@@ -95,6 +104,19 @@ def test_every_kind_has_vectors_of_both_sorts_with_names_of_their_own() -> None:
         assert {row["kind"] for row in rows} == {name[:-1]}
         assert {row["valid"] for row in rows} == {True, False}
         assert len({row["name"] for row in rows}) == len(rows)
+    in_json = _load(VECTORS, JSON_BODIES)
+    assert {(row["kind"], row["valid"]) for row in in_json} == set(product(("context", "decision"), (True, False)))
+    assert len({(row["kind"], row["name"]) for row in in_json}) == len(in_json)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_first_byte_tells_the_encoding(name: str) -> None:
+    """Of every body that is valid in either."""
+    wanted = Encoding.JSON if name == "registrations" else Encoding.MSGPACK
+    valid = [bytes.fromhex(row["body_hex"]) for row in _load(VECTORS, name) if row["valid"]]
+    assert {encoding_of(body) for body in valid} == {wanted}
+    in_json = [bytes.fromhex(row["body_hex"]) for row in _load(VECTORS, JSON_BODIES) if row["valid"]]
+    assert {encoding_of(body) for body in in_json} == {Encoding.JSON}
 
 
 def test_each_released_version_has_every_file() -> None:
