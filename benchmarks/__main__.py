@@ -36,7 +36,7 @@ def main() -> None:
     """Read the options and run."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     options.add_argument("--rounds", type=int, default=20, help="paired rounds; the ratio is the median of them")
-    options.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, in under a minute")
+    options.add_argument("--quick", action="store_true", help=f"{QUICK} rounds")
     options.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
     options.add_argument("--json", type=Path, help="write the figures to this file too")
     said = options.parse_args()

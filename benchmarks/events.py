@@ -32,15 +32,12 @@ from benchmarks.admission import ARGUMENTS, EXECUTOR
 from benchmarks.report import Bar, Row
 from benchmarks.rounds import Measured, rates
 from hookbus_broker import TOOL_EVENTS, BusSettings, Connection, connect, ensure_streams, open_bus
-from hookbus_executor import Admission
+from hookbus_executor import Admission, Executor
 from hookbus_executor.outbox import Outbox
 from hookbus_executor.record import Recorder
-from hookbus_executor.redaction import Redactor
-from hookbus_executor.registrations import Registrations
 from hookbus_executor.running import Ran
 from hookbus_schemas import HookDecision, Outcome, ToolHookContext, decode_event
 from hookbus_schemas.decision import Verdict
-from hookbus_schemas.threads import Threads
 from hookbus_schemas.times import now_ms
 from hookbus_subscribers import replay
 
@@ -65,7 +62,7 @@ RESULT = "done"
 
 @dataclass(slots=True)
 class Stage:
-    """A stream, a recorder as an executor has it, a plain client, and what is in the stream."""
+    """A stream, an executor's outbox and recorder, a plain client, and what is in the stream."""
 
     connection: Connection
     outbox: Outbox
@@ -124,29 +121,27 @@ async def stage() -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="hookbus-bench-")))
         url = await stack.enter_async_context(open_bus(BusSettings(state_dir=folder)))
-        bus = BusSettings(url=url)
-        connection = await stack.enter_async_context(await connect(bus, name=EXECUTOR))
+        bus = BusSettings(url=url, state_dir=folder)
+        connection = await stack.enter_async_context(await connect(bus, name="operator"))
         await ensure_streams(connection, bus)
-        outbox = Outbox(connection, folder / "outbox", Redactor(), limit=EVENTS)
-        await outbox.start()
-        stack.push_async_callback(outbox.close)
+        executor = await stack.enter_async_context(Executor(EXECUTOR, bus=bus))
         client = await nats.connect(url)
         stack.push_async_callback(client.close)
-        on = Stage(connection, outbox, Recorder(outbox, Registrations(connection), (), Threads()), client)
+        on = Stage(connection, executor._running.outbox, executor._running.recorder, client)
         await on.record_all()
         on.published = await on.fetch(decode_event)
         yield on
 
 
 def _admission() -> Admission:
-    """Return the admission of one call that its hook has let pass."""
-    now = now_ms()
+    """Return the admission of one call that its hook has let pass; no two calls have the same arguments."""
+    now, call_id = now_ms(), secrets.token_hex(16)
     context = ToolHookContext(
         session_id="session-1",
         sender_id="ann",
         tool_name="one",
-        arguments_json=json.dumps(ARGUMENTS),
-        call_id=secrets.token_hex(16),
+        arguments_json=json.dumps(ARGUMENTS | {"note": call_id + ARGUMENTS["note"][len(call_id) :]}),
+        call_id=call_id,
         executor_id=EXECUTOR,
         sent_at_ms=now,
         deadline_ms=now + 500,

@@ -6,6 +6,7 @@ Hooks judge the call as it is; only the event that is written and published hold
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from hookbus_schemas import HookDecision, InvalidArguments, ToolAfterEvent, ToolDeniedEvent, parse_arguments
@@ -47,6 +48,10 @@ PATTERNS = tuple(_HINTS)
 """Regular expressions of texts that are secret wherever they stand."""
 
 
+REMEMBERED, SHORT = 256, 4096
+"""Arguments that are remembered, and characters that these have at most: a call's come when it is admitted and ends."""
+
+
 class Redactor:
     """Takes secrets out of events."""
 
@@ -60,6 +65,7 @@ class Redactor:
         self._names = tuple(_plain(field) for field in fields if _plain(field))
         compiled = [(re.compile(pattern, re.DOTALL), _HINTS.get(pattern, ("",))) for pattern in patterns]
         self._by_hint = [(hint, pattern) for pattern, hints in compiled for hint in hints]
+        self._remembered = lru_cache(REMEMBERED)(self._arguments)
 
     def event(self, event: Event) -> Event:
         """Return an event without secrets; one that holds none is returned as it is."""
@@ -72,14 +78,16 @@ class Redactor:
         decisions = tuple(map(self._decision, event.decisions))
         if decisions != event.decisions:
             update["decisions"] = decisions
-        for words in ("result", "reason"):
-            text = str(getattr(event, words, ""))
-            if (redacted := self.text(text)) != text:
-                update[words] = redacted
+        words, text = ("result", event.result) if isinstance(event, ToolAfterEvent) else ("reason", event.reason)
+        if (redacted := self.text(text)) != text:
+            update[words] = redacted
         return event.model_copy(update=update) if update else event
 
     def arguments(self, text: str) -> str:
         """Return a JSON object without secrets, still one; what is none is treated as any text."""
+        return self._remembered(text) if len(text) <= SHORT else self._arguments(text)
+
+    def _arguments(self, text: str) -> str:
         told = self._tells(text)
         if not told and self.text(text) == text:
             return text
@@ -92,6 +100,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a text without what looks like a secret."""
+        if not text:
+            return text
         for hint, pattern in self._by_hint:
             if hint in text:
                 text = pattern.sub(REDACTED, text)
@@ -114,6 +124,8 @@ class Redactor:
         return False
 
     def _decision(self, decision: HookDecision) -> HookDecision:
+        if not decision.reason and not decision.warning and not decision.suggested_arguments:  # most of them
+            return decision
         update: dict[str, object] = {}
         for words in ("reason", "warning"):
             text = str(getattr(decision, words))
