@@ -27,9 +27,11 @@ EPILOG = "Examples: hookbus whatif my_hooks:no_drops --since 24h  ·  hookbus wh
 @command()
 async def whatif(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="HOOK", help="MODULE:HOOK, or the name of a built-in hook.")],
+    target: Annotated[
+        str, typer.Argument(metavar="HOOK", help="MODULE:HOOK, plugin:FOLDER, or the name of a built-in hook.")
+    ],
     since: Annotated[str, typer.Option(help="Such as 10m, 24h, 2026-11-30T10:00.")] = "24h",
-    config: Annotated[Path | None, typer.Option(help="Settings file of a built-in hook.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file of a built-in hook or a plugin.")] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON for programs.")] = False,
 ) -> int:
     """Ask a hook about recorded calls: what it would have denied that ran, and allowed that it denied.
@@ -58,11 +60,11 @@ async def whatif(
 
 
 def _hook(target: str, config: Path | None) -> Hook:
-    from hookbus_subscribers import BUILT_IN, load_hooks
+    from hookbus_subscribers import BUILT_IN, PluginSettings, load_hooks
 
     if target in BUILT_IN:
         return BUILT_IN[target].make(config)
-    (hook,) = load_hooks(target)
+    (hook,) = load_hooks(target, plugins=PluginSettings.load(config))
     return hook
 
 

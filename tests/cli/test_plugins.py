@@ -38,7 +38,10 @@ async def test_up_serves_and_registers_the_plugins_that_the_settings_name(tmp_pa
             looked = await executor.execute("look", {}, session=Session("s"))
             dropped = await executor.execute("drop", {}, session=Session("s"))
         await until((folder / "told").exists)
+        whatif = await hookbus(tmp_path, "whatif", "plugin:plugins/guard", "--json", HOOKBUS_URL=bus_url)
         listed = json.loads((await hookbus(tmp_path, "hooks", "list", "--json", HOOKBUS_URL=bus_url)).out)
+    tried = json.loads(whatif.out)
+    assert (tried["asked"], tried["denied"]["tools"], tried["unanswered"]["tools"]) == (2, {}, {})
     assert looked.outcome is Outcome.COMPLETED
     assert dropped.text == "Tool execution denied by hook: plugin:guard: it is guarded"
     assert (folder / "told").read_text() == "look ran\n"

@@ -168,15 +168,16 @@ class Served(ToolHookWithContext):
         self.before_execute = hook.before_execute  # type: ignore[method-assign]
 
 
+LONG_NAME = 'class Odd extends Error { get name() { return "x".repeat(1e6) + "\\n"; } }; throw new Odd("secret")'
 FAILURES = [
-    pytest.param('throw new TypeError("no such thing\\nat all")', "TypeError: no such thing", id="throws"),
-    pytest.param('return Promise.reject(new Error("later"))', "Error: later", id="rejects"),
+    pytest.param('throw new TypeError("secret")', "TypeError", id="throws"),
+    pytest.param('return Promise.reject(new Error("secret"))', "Error", id="rejects"),
     pytest.param("throw undefined", "undefined", id="throws undefined"),
-    pytest.param("throw null", "null", id="throws null"),
-    pytest.param('throw { code: "E" }', '{"code":"E"}', id="throws an object"),
-    pytest.param("throw Object.create(null, { toJSON: { get() { throw 1; } } })", "something", id="cannot be shown"),
-    pytest.param("return { get allow() { throw new Error('got'); } }", "Error: got", id="answer that throws"),
-    pytest.param('throw new Error("x".repeat(100000))', "Error: " + "x" * 493, id="a long message"),
+    pytest.param("throw null", "object", id="throws null"),
+    pytest.param('throw { code: "secret" }', "object", id="throws an object"),
+    pytest.param("throw Object.create(null, { toJSON: { get() { throw 1; } } })", "object", id="cannot be shown"),
+    pytest.param("return { get allow() { throw new RangeError('secret'); } }", "RangeError", id="answer that throws"),
+    pytest.param(LONG_NAME, "x" * 500, id="a long name"),
 ]
 
 
@@ -184,7 +185,7 @@ FAILURES = [
 async def test_a_handler_that_fails_is_no_answer_and_the_next_is_still_asked(
     code: str, words: str, tmp_path: Path
 ) -> None:
-    """The failure policy decides, unless another handler denies; the process lives on."""
+    """The failure policy decides, unless another denies; the process lives on. Its words are in the log alone."""
     code = f"""module.exports = (api) => {{
       api.on("tool:before", async (ctx) => {{ {PID} {code} }});
       api.on("tool:before", (ctx) => ctx.toolName !== "rm");
@@ -194,8 +195,7 @@ async def test_a_handler_that_fails_is_no_answer_and_the_next_is_still_asked(
         no_answer = await hook.before_execute(call())
         denied = await hook.before_execute(call("rm"))
         after = await hook.before_execute(call("pid"))
-    assert no_answer.reason.startswith(failed(words).reason)
-    assert no_answer.reason_code == "plugin_error"
+    assert no_answer == failed(words)
     assert denied == Decision.deny("", reason_code="plugin")
     assert before == after
 

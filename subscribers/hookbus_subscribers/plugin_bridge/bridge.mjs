@@ -4,10 +4,14 @@ import { Socket } from "node:net";
 import { pathToFileURL } from "node:url";
 
 const MAX_REASON = 4096; // characters, as in hookbus_schemas.message
+const MAX_WORDS = 500; // characters of an error
 const MAX_TELLING = 1024; // calls of tool:after handlers that run at once
 const NEWLINE = 10;
 const METHOD_NOT_FOUND = -32601;
 const PLUGIN_FAILED = -32000;
+
+// What the hook is told instead of an answer.
+class Problem extends Error {}
 
 const channel = new Socket({ fd: Number(process.argv[2]), readable: true, writable: true });
 const handlers = { "tool:before": [], "tool:after": [] };
@@ -30,8 +34,13 @@ function shown(value) {
   }
 }
 
-function firstLine(error) {
-  return shown(error instanceof Error ? `${error.name}: ${error.message}` : error).split("\n", 1)[0].slice(0, 500);
+function firstLine(text) {
+  return text.split("\n", 1)[0].slice(0, MAX_WORDS);
+}
+
+// What becomes part of the record: a message may quote what nobody else should read.
+function kind(error) {
+  return error instanceof Error ? firstLine(shown(error.name)) : typeof error;
 }
 
 // What the plugin is given.
@@ -74,8 +83,11 @@ function findRegister(module) {
 // What the hook asks for.
 
 async function init({ pluginId, entry, config }) {
-  const register = findRegister(await import(pathToFileURL(entry).href));
-  await register(makeApi(pluginId, config));
+  try {
+    await findRegister(await import(pathToFileURL(entry).href))(makeApi(pluginId, config));
+  } catch (error) {
+    throw new Problem(firstLine(shown(error instanceof Error ? `${error.name}: ${error.message}` : error)));
+  }
   loaded = true;
   sendSubscriptions();
   return {};
@@ -93,7 +105,7 @@ async function before(context) {
       failure ??= { error };
     }
   }
-  if (failure) throw failure.error;
+  if (failure) throw new Problem(kind(failure.error));
   return { allow: true };
 }
 
@@ -134,7 +146,7 @@ async function answer(id, method, params) {
   try {
     message = { id, result: await requests[method](params) };
   } catch (error) {
-    message = { id, error: { code: PLUGIN_FAILED, message: firstLine(error) } };
+    message = { id, error: { code: PLUGIN_FAILED, message: error instanceof Problem ? error.message : kind(error) } };
   }
   send(message, method === "shutdown" ? () => process.exit(0) : undefined);
 }

@@ -31,6 +31,9 @@ LOAD_TIMEOUT = 15.0
 SHUTDOWN_TIMEOUT = 2.0
 """Seconds that a plugin has to end what it is at."""
 
+KILL_TIMEOUT = 5.0
+"""Seconds in which a killed process should be gone."""
+
 READ_BYTES = 64 * 1024
 """Bytes of what a plugin prints that are read at once."""
 
@@ -139,7 +142,9 @@ class Child:
             await self.channel.close()
         finally:
             self._kill()
-        await self._process.wait()
+        with suppress(TimeoutError):  # the kernel may hold on to a process whose disk does not answer
+            async with asyncio.timeout(KILL_TIMEOUT):
+                await self._process.wait()
         await asyncio.wait([self._printing], timeout=1.0)  # what was printed last; others may hold the pipe open
         await end_tasks([self._printing], 1.0)
         self._process._transport.close()  # type: ignore[attr-defined]  # it has no public way to let go of its pipes

@@ -108,7 +108,7 @@ class Keeper:
             await asyncio.sleep(wait)
             try:
                 child = await self._start()
-            except ConfigError as error:
+            except (ConfigError, OSError) as error:  # no descriptors are left, say
                 self._problem = str(error)
             else:
                 say(log.info, "plugin.restarted", hook=self._hook, events=sorted(child.events))
