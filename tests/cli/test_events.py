@@ -2,13 +2,13 @@
 
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from cli.running import hookbus, running
+from cli.running import hookbus, one_by_one, running
 from hookbus_schemas import Outcome
 from hooking import Bus, make_event
 
@@ -27,33 +27,28 @@ async def bus(bus_url: str) -> AsyncIterator[Bus]:
         yield bus
 
 
-async def ids(folder: Path, bus: Bus, *arguments: str) -> list[int]:
-    """Return the numbers of the events that a command prints."""
-    ended = await hookbus(folder, "events", *arguments, "--json", HOOKBUS_URL=bus.settings.url or "")
-    assert (ended.code, ended.err) == (0, "")
-    return [int(json.loads(line)["event_id"].removeprefix("event-")) for line in ended.out.splitlines()]
+SHOWN: dict[tuple[str, ...], Sequence[int]] = {
+    ("tail",): range(10, 30),
+    ("tail", "-n", "3"): range(27, 30),
+    ("tail", "-n", "3", "--outcome", "denied"): (21, 24, 27),
+    ("tail", "-n", "0"): (),
+    ("tail", "-n", "99"): range(30),
+    ("replay",): range(30),
+    ("replay", "--executor", "e2"): range(0, 30, 5),
+    ("replay", "--session", "s1", "--outcome", "denied"): range(3, 30, 6),
+    ("replay", "--since", "1h", "--until", "2100-01-01T00:00"): range(30),
+    ("replay", "--until", "1h"): (),
+}
+"""What each command is to print of them, by their numbers."""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "numbers"),
-    [
-        pytest.param(("tail",), range(10, 30), id="the newest twenty"),
-        pytest.param(("tail", "-n", "3"), range(27, 30), id="the newest three"),
-        pytest.param(("tail", "-n", "3", "--outcome", "denied"), (21, 24, 27), id="the newest three that match"),
-        pytest.param(("tail", "-n", "0"), (), id="none"),
-        pytest.param(("tail", "-n", "99"), range(30), id="fewer than were asked for"),
-        pytest.param(("replay",), range(30), id="all"),
-        pytest.param(("replay", "--executor", "e2"), range(0, 30, 5), id="of one executor"),
-        pytest.param(("replay", "--session", "s1", "--outcome", "denied"), range(3, 30, 6), id="two filters"),
-        pytest.param(("replay", "--since", "1h", "--until", "2100-01-01T00:00"), range(30), id="between two times"),
-        pytest.param(("replay", "--until", "1h"), (), id="before a time"),
-    ],
-)
-async def test_tail_shows_the_newest_and_replay_all(
-    bus: Bus, tmp_path: Path, arguments: tuple[str, ...], numbers: range | tuple[int, ...]
-) -> None:
+async def test_tail_shows_the_newest_and_replay_all(bus: Bus, tmp_path: Path) -> None:
     """Oldest first, and only what matches."""
-    assert await ids(tmp_path, bus, *arguments) == list(numbers)
+    commands = [("events", *arguments, "--json") for arguments in SHOWN]
+    all_ended = await one_by_one(tmp_path, *commands, HOOKBUS_URL=bus.settings.url or "")
+    assert [(ended.code, ended.err) for ended in all_ended] == [(0, "")] * len(SHOWN)
+    shown = [[json.loads(line)["event_id"] for line in ended.out.splitlines()] for ended in all_ended]
+    assert shown == [[f"event-{number}" for number in numbers] for numbers in SHOWN.values()]
 
 
 @pytest.mark.parametrize("command", [("tail", "-n", "1"), ("replay",)])
