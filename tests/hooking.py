@@ -93,7 +93,7 @@ class Bus:
     """One test's bus: connections to serve on, executors that ask, events to record."""
 
     def __init__(self, url: str, stack: AsyncExitStack) -> None:
-        small = 8 * 1024 * 1024  # the server sets it aside for each test
+        small = 64 * 1024 * 1024  # a server reserves it for each test
         self.settings = BusSettings(url=url, reconnect_wait=0.01, reconnect_wait_max=0.05, events_max_bytes=small)
         self._stack = stack
 
