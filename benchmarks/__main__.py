@@ -1,4 +1,4 @@
-"""``make bench``: a table of what asking hooks costs, and one of what the record costs, as ratios in one run."""
+"""``make bench``: tables of what asking hooks, plugins and the record cost, as ratios in one run."""
 
 import argparse
 import asyncio
@@ -11,7 +11,7 @@ import structlog
 import uvloop
 from rich.console import Console
 
-from benchmarks import admission, events
+from benchmarks import admission, events, plugins
 from benchmarks.report import circumstances, figures, table
 
 QUICK = 6
@@ -24,11 +24,14 @@ async def run(rounds: int, output: Path | None, loop: str) -> None:
     async with admission.stage() as asking:
         rows, rates = await admission.measure(asking, rounds)
     console.print(table("asking", rows, rates))
+    async with plugins.stage() as admit:
+        bridged, bridged_rates = await plugins.measure(admit, max(2, rounds // 2))
+    console.print(table("plugins", bridged, bridged_rates))
     async with events.stage() as recording:
         more, more_rates = await events.measure(recording, max(2, rounds // 4))
     console.print(table("recording", more, more_rates))
     if output is not None:
-        found = figures(rows + more, rates + more_rates, loop)
+        found = figures(rows + bridged + more, rates + bridged_rates + more_rates, loop)
         output.write_text(json.dumps(found, indent=2) + "\n")  # noqa: ASYNC240 - nothing else runs any more
 
 
