@@ -72,7 +72,7 @@ async def test_a_plugin_that_cannot_run_stops_the_start_with_one_line(tmp_path: 
         "plugin:nowhere": "nowhere is no plugin: it has no openclaw.plugin.json",
         "plugin:denied": "plugin:denied may not run: look at plugins.allow and plugins.deny",
     }
-    for target, words in slips.items():
-        ended = await hookbus(tmp_path, "serve", target, HOOKBUS_URL=bus_url)
+    commands = [("serve", target) for target in slips]
+    for ended, words in zip(await one_by_one(tmp_path, *commands, HOOKBUS_URL=bus_url), slips.values(), strict=True):
         assert (ended.code, ended.out) == (2, "")
         assert ended.err.splitlines()[-1] == f"hookbus: {words}"

@@ -44,6 +44,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert [name for name in names if "vector" in name or "/test" in name or "__pycache__" in name] == []
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert "hookbus_subscribers/plugin_bridge/bridge.mjs" in names
 
 
 def test_every_package_is_imported_from_the_wheel_beside_a_users_own_schemas(installed: Path, tmp_path: Path) -> None:
