@@ -10,7 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -51,6 +51,11 @@ class NatsServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def name(self) -> str:
+        """What the server calls itself."""
+        return f"test-{self.folder.name}"
+
+    @property
     def url(self) -> str:
         """Where clients connect, with the user and password if the test named one."""
         return f"nats://{self.user}{'@' if self.user else ''}127.0.0.1:{self.port}"
@@ -65,7 +70,7 @@ class NatsServer:
         """Replace the test's part of the configuration; `reload` or `start` makes the server read it."""
         self._config = config
         store = f'jetstream {{ store_dir: "{self.folder}/js" }}\n' if self._jetstream else ""
-        head = f'listen: "127.0.0.1:{self.port or -1}"\nserver_name: "test-{self.folder.name}"\n'
+        head = f'listen: "127.0.0.1:{self.port or -1}"\nserver_name: "{self.name}"\n'
         ports = f'ports_file_dir: "{self.folder}"\n'
         flags = "feature_flags { js_ack_fc_v2: false }\n"
         (self.folder / "server.conf").write_text(head + ports + store + flags + config)
@@ -129,3 +134,46 @@ class NatsServer:
     ) -> None:
         self._end(signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class NatsCluster:
+    """Three servers on loopback that share streams of three replicas; each may be killed and started again."""
+
+    def __init__(self) -> None:
+        ports = _free_ports(3)
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        self.servers = [
+            NatsServer(f'cluster {{ name: "test", listen: "127.0.0.1:{port}", routes: [{routes}] }}\n')
+            for port in ports
+        ]
+
+    @property
+    def url(self) -> str:
+        """Where clients connect: all three."""
+        return ",".join(server.url for server in self.servers)
+
+    def named(self, name: str) -> NatsServer:
+        """Return the server that calls itself so."""
+        (server,) = (server for server in self.servers if server.name == name)
+        return server
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for server in self.servers:
+                stack.enter_context(server)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on; routes must know each other's before they listen."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

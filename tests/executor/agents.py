@@ -38,7 +38,9 @@ async def main():
 
     async def caller(numbers):
         for n in numbers:
-            if (await executor.execute("work", {{"n": n}})).outcome.value == "denied":
+            async with asyncio.timeout(8):  # hooks have five seconds: a call that hangs ends the agent, and the test
+                result = await executor.execute("work", {{"n": n}})
+            if result.outcome.value == "denied":
                 print("refused", flush=True)
                 await asyncio.sleep(0.02)
 
@@ -100,6 +102,8 @@ class Agents:
             assert executor.dropped_events == 0
         assert list((self.state / "outbox").iterdir()) == []
         await self.world.operator.wait_connected()
+        state = (await self.world.operator.jetstream().stream_info("TOOL_EVENTS")).state
+        assert state.first_seq == 1, "the stream has dropped events: give it more bytes"
         verifier = await verified(self.world.operator)
         assert (verifier.findings, verifier.events > 0) == ([], True)
         async with asyncio.timeout(60):

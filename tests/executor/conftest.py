@@ -47,7 +47,7 @@ class World:
     async def new_client(self) -> Client:
         """Connect one more plain client, closed with the test."""
         assert self.bus.url
-        client = await nats.connect(self.bus.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+        client = await nats.connect(list(self.bus.servers), max_reconnect_attempts=-1, reconnect_time_wait=0)
         self._stack.push_async_callback(client.close)
         return client
 
