@@ -8,6 +8,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from descriptions import fields, summary
 from hookbus_schemas import Decision, HookDecision, HookRegistration, ToolAfterEvent, ToolDeniedEvent, ToolHookContext
 from hookbus_schemas.context import ResolvedPath
+from hookbus_schemas.stored_text import StoredText
 
 MODELS: dict[str, type[BaseModel]] = {
     "tool_hook_context": ToolHookContext,
@@ -18,7 +19,9 @@ MODELS: dict[str, type[BaseModel]] = {
 }
 """File names and what is in them."""
 
-_INNER: dict[str, type[BaseModel]] = {model.__name__: model for model in (ToolHookContext, ResolvedPath, HookDecision)}
+_INNER: dict[str, type[BaseModel]] = {
+    model.__name__: model for model in (ToolHookContext, ResolvedPath, HookDecision, StoredText)
+}
 
 
 class _Generator(GenerateJsonSchema):

@@ -30,8 +30,9 @@ def server() -> Iterator[NatsServer]:
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test a working directory, and so the ``.hookbus`` in it, of its own."""
+    """Give each test a working directory, and so the ``.hookbus`` in it, its own, and little of the disk."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOOKBUS_OBJECTS_MAX_BYTES", str(16 * 2**20))
 
 
 @pytest.fixture

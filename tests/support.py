@@ -69,7 +69,7 @@ class NatsServer:
     def write_config(self, config: str) -> None:
         """Replace the test's part of the configuration; `reload` or `start` makes the server read it."""
         self._config = config
-        store = f'jetstream {{ store_dir: "{self.folder}/js" }}\n' if self._jetstream else ""
+        store = f'jetstream {{ store_dir: "{self.folder}/js", max_file: 1TB }}\n' if self._jetstream else ""
         head = f'listen: "127.0.0.1:{self.port or -1}"\nserver_name: "{self.name}"\n'
         ports = f'ports_file_dir: "{self.folder}"\n'
         flags = "feature_flags { js_ack_fc_v2: false }\n"

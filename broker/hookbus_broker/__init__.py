@@ -19,7 +19,7 @@ from hookbus_broker.bus import find_running, open_bus
 from hookbus_broker.connection import Connection, connect
 from hookbus_broker.embedded import EmbeddedServer, embedded
 from hookbus_broker.settings import BusSettings, Section, check_known_tables, redacted
-from hookbus_broker.streams import TOOL_EVENTS, ensure_streams
+from hookbus_broker.streams import TOOL_EVENTS, TOOL_OBJECTS, ensure_streams
 from hookbus_broker.uses_bus import UsesBus
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "HOOKS",
     "SET_ASIDE",
     "TOOL_EVENTS",
+    "TOOL_OBJECTS",
     "BucketSnapshot",
     "BusSettings",
     "Change",

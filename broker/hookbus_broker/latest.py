@@ -1,4 +1,4 @@
-"""One message of a stream, read from its leader: another replica may lag. Above it are buckets and counts."""
+"""One message of a stream, read from its leader: another replica may lag. Above it are buckets, counts and texts."""
 
 import base64
 import json
@@ -42,6 +42,11 @@ async def read_last(connection: Connection, stream: str, subject: str, timeout: 
         PermissionRefused: this identity may not read it.
     """
     return await _read(connection, stream, {"last_by_subj": subject}, timeout)
+
+
+async def read_first(connection: Connection, stream: str, subject: str, timeout: float) -> Stored | None:
+    """Return the first message on a subject, None if there is none; raises what `read_last` raises."""
+    return await _read(connection, stream, {"seq": 1, "next_by_subj": subject}, timeout)
 
 
 async def read_at(connection: Connection, stream: str, sequence: int, timeout: float) -> Stored | None:

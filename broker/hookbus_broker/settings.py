@@ -118,6 +118,9 @@ class BusSettings(Section, table="bus"):
     events_max_bytes: int = Field(default=1024 * MIB, ge=0)
     """Bytes of events that are kept, 0 without limit. Default 1 GiB, about a million calls: it fits an agent's disk."""
 
+    objects_max_bytes: int = Field(default=1024 * MIB, ge=0)
+    """Bytes that are kept of texts too large for an event, 0 without limit. Default 1 GiB, as for the events."""
+
     duplicate_window: float = Field(default=600.0, ge=0.1, allow_inf_nan=False)
     """Seconds in which an event sent twice is stored once. Default 10 minutes: an outbox resends what a crash left."""
 

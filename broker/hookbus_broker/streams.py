@@ -1,7 +1,7 @@
 """The streams and the buckets that hookbus needs: made if missing, their limits raised if too low, never cut back."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,13 @@ from hookbus_broker.counts import TOOL_COUNTS, TOOL_COUNTS_MINUTE
 from hookbus_broker.log import say
 from hookbus_broker.settings import BusSettings
 from hookbus_schemas.errors import BusUnavailable, ConfigError, HookbusError
-from hookbus_schemas.subjects import EVENT_SUBJECTS, HOOKS_CHANGED
+from hookbus_schemas.subjects import EVENT_SUBJECTS, HOOKS_CHANGED, OBJECT_SUBJECTS
 
 TOOL_EVENTS = "TOOL_EVENTS"
 """The stream of events."""
+
+TOOL_OBJECTS = "TOOL_OBJECTS"
+"""The stream of texts that are too large for an event."""
 
 API_TIMEOUT = 5.0
 """Seconds for one request to JetStream."""
@@ -40,9 +43,9 @@ TRIES = 3
 
 NOT_FOUND = 10059
 NAME_IN_USE = 10058
+NO_ROOM = 10047
 # Refusals of the server that are a setting's fault.
 FAULTS = {
-    10047: "bus.events_max_bytes is more than the server may store",
     10065: "another stream has subjects that only this one may have: remove that stream",
     10074: "bus.replicas is more than this server has: give a single server 1",
 }
@@ -98,19 +101,30 @@ async def ensure_streams(connection: Connection, settings: BusSettings) -> None:
         BusUnavailable: JetStream is not there, or did not answer in time.
         PermissionRefused: this identity may not manage streams.
     """
-    for make in (_events, _hooks, _contracts, _set_aside, _counts, _minute_counts):
+    for make in (_events, _objects, _hooks, _contracts, _set_aside, _counts, _minute_counts):
         await _ensure(connection, make(settings))
 
 
 def _events(settings: BusSettings) -> _Spec:
+    max_bytes = _Limit(settings.events_max_bytes or -1, -1, "bus.events_max_bytes")
+    return _recorded(TOOL_EVENTS, EVENT_SUBJECTS, settings, max_bytes)
+
+
+def _objects(settings: BusSettings) -> _Spec:
+    # A text is stored just before its event, so both expire together.
+    max_bytes = _Limit(settings.objects_max_bytes or -1, -1, "bus.objects_max_bytes")
+    return _recorded(TOOL_OBJECTS, OBJECT_SUBJECTS, settings, max_bytes)
+
+
+def _recorded(name: str, subjects: Sequence[str], settings: BusSettings, max_bytes: _Limit) -> _Spec:
     limits = {
         "max_age": _Limit(_nanoseconds(settings.events_max_age), 0, "bus.events_max_age"),
-        "max_bytes": _Limit(settings.events_max_bytes or -1, -1, "bus.events_max_bytes"),
+        "max_bytes": max_bytes,
         "duplicate_window": _Limit(_nanoseconds(settings.duplicate_window), None, "bus.duplicate_window"),
         "num_replicas": _Limit(settings.replicas, None, "bus.replicas"),
     }
     fixed = _COMMON | {
-        "subjects": list(EVENT_SUBJECTS),
+        "subjects": list(subjects),
         "discard": "old",
         "max_msgs_per_subject": -1,
         "deny_purge": True,
@@ -119,7 +133,7 @@ def _events(settings: BusSettings) -> _Spec:
         "allow_msg_ttl": False,
         "republish": None,
     }
-    return _Spec(TOOL_EVENTS, fixed, limits)
+    return _Spec(name, fixed, limits)
 
 
 def _hooks(settings: BusSettings) -> _Spec:
@@ -289,6 +303,10 @@ async def _request(connection: Connection, action: str, body: bytes) -> dict[str
 
 
 def _explained(spec: _Spec, error: _ApiError) -> HookbusError:
+    if error.number == NO_ROOM:
+        return ConfigError(
+            f"stream {spec.name}: {spec.limits['max_bytes'].setting} is more than the server may store: {error}"
+        )
     if error.number in FAULTS:
         return ConfigError(f"stream {spec.name}: {FAULTS[error.number]}: {error}")
     kind = ConfigError if 400 <= error.status < 500 else BusUnavailable

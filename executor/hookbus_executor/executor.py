@@ -23,7 +23,6 @@ from hookbus_executor.outbox import Outbox
 from hookbus_executor.poll import Poll
 from hookbus_executor.progress import Progress
 from hookbus_executor.record import Recorder
-from hookbus_executor.redaction import Redactor
 from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import EXECUTOR, Admission, ToolResult
 from hookbus_executor.running import Ran, Runner
@@ -94,7 +93,8 @@ class Executor:
             if self._bus.url is None:
                 await ensure_streams(connection, self._bus)
             registrations, asker = Registrations(connection), Asker(connection, self.name)
-            outbox, runner = _outbox(connection, self._bus, self._settings), Runner(self._threads)
+            outbox = Outbox(connection, self._bus.state_dir / "outbox", self._settings)
+            runner = Runner(self._threads)
             observers = [hook for hook, _ in self._in_process.values()]
             recorder = Recorder(outbox, registrations, observers, self._threads)
             parts = _Parts(connection, registrations, asker, outbox, recorder, runner, Progress())
@@ -284,7 +284,12 @@ class Executor:
             return parts.recorder.denied(_refusal(context, str(error), "outbox_unwritable"), poll)
         started = time.perf_counter()
         try:
+            await parts.outbox.safe()
+            started = time.perf_counter()
             ran = await parts.runner.run(tool, bound, on_delta, within(admission.context))
+        except JournalUnwritable as error:
+            parts.outbox.withdraw(admitted.event_id)
+            return parts.recorder.denied(_refusal(context, str(error), "outbox_unwritable"), poll)
         except asyncio.CancelledError:
             parts.recorder.ran(admitted, admission, poll, Ran(Outcome.INTERRUPTED, "", time.perf_counter() - started))
             raise
@@ -362,16 +367,11 @@ class Executor:
         for name in self._settings.required_hooks:
             if gap := parts.registrations.table.gap(name, context.tool_name):
                 return _refusal(context, f"it is required and {gap}", "not_guarding", denied_by=name)
-        if parts.outbox.is_overbooked:
+        if parts.outbox.is_full:
             waiting = f"{len(parts.outbox)} events wait for the bus"
-            why = f"the record is full: {waiting}; bring the bus back, or raise the setting outbox_limit"
+            why = f"the record is full: {waiting}; bring the bus back, or raise outbox_limit or outbox_limit_bytes"
             return _refusal(context, why, "outbox_full")
         return None
-
-
-def _outbox(connection: Connection, bus: BusSettings, settings: ExecutorSettings) -> Outbox:
-    redactor = Redactor(settings.redact_fields, settings.redact_patterns)
-    return Outbox(connection, bus.state_dir / "outbox", redactor, limit=settings.outbox_limit)
 
 
 async def _close(parts: _Parts) -> None:

@@ -3,7 +3,8 @@
 A folder beneath ``state_dir/outbox`` belongs to one running executor, which holds a lock on it; the lock ends with the
 process, however that ends. The folder holds segments of entries; the newest one of an event counts. A segment goes when
 nothing in it is needed any more, and in order, since a later one may say that an entry of an earlier one is done. An
-entry is written to the operating system, not to the disk: it survives the death of the process, not of the machine.
+entry is written to the operating system: it survives the death of the process. That of the machine it survives when
+`sync` has been called after it.
 """
 
 import contextlib
@@ -50,7 +51,9 @@ class Kind(Enum):
     ENDED = 2
     """The body is the event."""
     DONE = 3
-    """The stream has the event; no body."""
+    """The stream has it; no body."""
+    PART = 4
+    """The body is a part of a text that is too large for its event; it comes before that event."""
 
 
 @dataclass(slots=True)
@@ -66,8 +69,10 @@ class Journal:
         folder: where it is.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, synced: bool = False) -> None:
         self.folder = folder
+        self._synced = synced
+        self._finished: list[int] = []
         self._segments: deque[_Segment] = deque()
         self._where: dict[str, _Segment] = {}
         self._number = 0
@@ -76,19 +81,25 @@ class Journal:
         self._lock = -1
 
     @classmethod
-    def open(cls, parent: Path) -> "Journal":
+    def open(cls, parent: Path, *, synced: bool = False) -> "Journal":
         """Make a new folder beneath `parent` and lock it.
+
+        Args:
+            parent: where executors keep their folders.
+            synced: whether `sync` is going to be called.
 
         Raises:
             JournalUnwritable: that is not possible there.
         """
-        journal = cls(parent / secrets.token_hex(8))
+        journal = cls(parent / secrets.token_hex(8), synced=synced)
         try:
             unseen = parent / f"{UNSEEN}{journal.folder.name}"
             unseen.mkdir(parents=True)
             journal._lock = _locked(unseen)
             unseen.rename(journal.folder)  # with its lock: whoever starts at the same time does not take it over
             journal._roll()
+            if synced:
+                _sync_folders(journal.folder, parent)
         except OSError as error:
             raise JournalUnwritable(f"outbox {journal.folder} cannot be made: {error.strerror}") from error
         return journal
@@ -109,9 +120,27 @@ class Journal:
             raise JournalUnwritable(f"outbox {self.folder} cannot be written: {error.strerror}") from error
         self._note(kind, event_id)
 
+    def sync(self) -> None:
+        """Bring to the disk what was appended before; this may block for long, and run in a thread beside `append`.
+
+        Raises:
+            JournalUnwritable: the disk would not.
+        """
+        finished, self._finished = self._finished, []
+        try:
+            with contextlib.ExitStack() as stack:
+                for file in finished:
+                    stack.callback(os.close, file)
+                for file in (*finished, self._file):
+                    os.fsync(file)
+            _sync_folders(self.folder)
+        except OSError as error:
+            raise JournalUnwritable(f"outbox {self.folder} cannot be brought to the disk: {error.strerror}") from error
+
     def close(self) -> None:
         """Leave the folder: remove it if nothing in it is needed, or else leave it to whoever comes next."""
-        os.close(self._file)
+        for file in (*self._finished, self._file):
+            os.close(file)
         if not self._where:
             _remove(self.folder)
         os.close(self._lock)
@@ -137,10 +166,16 @@ class Journal:
         path = self.folder / f"{self._number + 1:010}"
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         if self._file >= 0:
-            os.close(self._file)
+            self._leave(self._file)
         self._number, self._file, self._size = self._number + 1, file, 0
         self._segments.append(_Segment(path))
         self._remove_unneeded()
+
+    def _leave(self, file: int) -> None:
+        if self._synced:
+            self._finished.append(file)
+        else:
+            os.close(file)
 
     def _note(self, kind: Kind, event_id: str) -> None:
         before = self._where.pop(event_id, None)
@@ -219,6 +254,16 @@ def _entries(path: Path) -> Iterator[tuple[Kind, str, bytes]]:
         place = end
     if place < len(data):  # the process died while it wrote, so nobody went on after that
         say(_log.warning, "outbox.torn", segment=str(path), bytes=len(data) - place)
+
+
+def _sync_folders(*folders: Path) -> None:
+    """Bring to the disk which files there are in folders."""
+    for folder in folders:
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def _packed(kind: Kind, event_id: str, body: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Events on their way to the stream. The caller appends and goes on; a background sender publishes until acknowledged.
 
-Above it is `record`, which makes the events; below it the connection, and `journal`, which keeps them on disk.
+Above it is `record`, which makes the events; below it `sealing`, which makes messages of them, `journal`, which keeps
+those on disk, and the connection.
 """
 
 import asyncio
@@ -9,19 +10,20 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import structlog
 from nats.aio.msg import Msg
 
-from hookbus_broker import TOOL_EVENTS, Connection
+from hookbus_broker import TOOL_EVENTS, TOOL_OBJECTS, Connection
 from hookbus_broker.log import say
-from hookbus_executor.chain import Chain
+from hookbus_broker.tasks import end_tasks
 from hookbus_executor.journal import Journal, JournalUnwritable, Kind, left_behind
 from hookbus_executor.redaction import Redactor
+from hookbus_executor.sealing import Event, Sealed, Sealer, of_event, of_part, shortened
+from hookbus_executor.settings import ExecutorSettings
+from hookbus_executor.syncing import Syncer
 from hookbus_schemas import (
     BusUnavailable,
     InvalidMessage,
@@ -30,79 +32,77 @@ from hookbus_schemas import (
     ToolDeniedEvent,
     decode_event,
     encode,
-    subjects,
 )
 
 WINDOW = 1000
-"""Events published and not yet acknowledged; more only fills the server's queue."""
+"""Messages published and not yet acknowledged; more only fills the server's queue."""
 
 ACK_TIMEOUT = 5.0
-"""Seconds after which an event that was not acknowledged is sent again, under the same ``Nats-Msg-Id``."""
+"""Seconds after which a message that was not acknowledged is sent again, under the same ``Nats-Msg-Id``."""
 
 RETRY_AFTER = 0.5
-"""Seconds after which an event is sent again that the stream would not take."""
-
-HEADROOM = 2048
-"""Bytes that the headers take of what the bus takes at most."""
-
-MAX_TEXT = 16_384
-"""Characters that are kept of a result and of arguments where the whole event is larger than the bus takes."""
+"""Seconds after which a message is sent again that the stream would not take."""
 
 _log = structlog.get_logger()
-Event = ToolAfterEvent | ToolDeniedEvent
 
 
-@dataclass(slots=True)
-class _Entry:
-    event: Event
-    subject: str
-    headers: dict[str, str]
-    body: bytes
-    due: float = 0.0
+class _Sending:
+    """A message that is out, and when it is due to go out again."""
+
+    __slots__ = ("due", "sealed")
+
+    def __init__(self, sealed: Sealed, due: float) -> None:
+        self.sealed = sealed
+        self.due = due
 
 
 class Outbox:
     """Publishes events to the stream ``TOOL_EVENTS``, each until it is acknowledged.
 
     Attributes:
-        dropped: events of stopped calls that found no room, and events that cannot be sent; each has a line in the log.
+        dropped: events that found no room, and those that cannot be sent; each has a line in the log.
     """
 
-    def __init__(self, connection: Connection, folder: Path, redactor: Redactor, *, limit: int) -> None:
+    def __init__(self, connection: Connection, folder: Path, settings: ExecutorSettings) -> None:
         """Prepare to send.
 
         Args:
             connection: the bus.
             folder: where this executor, and others that may be left behind, keep their events.
-            redactor: takes out of an event what is not to be recorded.
-            limit: events that may wait.
+            settings: what is redacted, how much may wait, and what happens then.
         """
         self.dropped = 0
         self._folder = folder
+        self._settings = settings
         self._journal: Journal | None = None
-        self._chain = Chain()
-        self._redactor = redactor
+        self._syncer: Syncer | None = None
+        redactor = Redactor(settings.redact_fields, settings.redact_patterns)
+        self._sealer = Sealer(redactor, inline_limit=settings.inline_limit)
         self._promised = 0
+        self._size = 0
         self._connection = connection
-        self._limit = limit
         self._unkept: deque[Event] = deque()
-        self._waiting: deque[_Entry] = deque()
-        self._unacknowledged: dict[str, _Entry] = {}
+        self._waiting: deque[Sealed] = deque()
+        self._unacknowledged: dict[str, _Sending] = {}
         self._tokens = itertools.count()
         self._inbox = connection.new_inbox()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._undo: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return len(self._unkept) + len(self._waiting) + len(self._unacknowledged)
 
     @property
-    def is_overbooked(self) -> bool:
-        """Whether more is promised than there is room for: a call would leave no trace, and must not run."""
-        return len(self) + self._promised > self._limit
+    def is_full(self) -> bool:
+        """Whether a call must not run: more is promised than there is room for, so it would leave no trace."""
+        return self._settings.outbox_full == "refuse" and self._is_beyond(self._promised)
+
+    def _is_beyond(self, promised: int = 0) -> bool:
+        limits = self._settings
+        return len(self) + promised > limits.outbox_limit or self._size > limits.outbox_limit_bytes
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
@@ -128,12 +128,17 @@ class Outbox:
             BusUnavailable, PermissionRefused: acknowledgements cannot be received.
             JournalUnwritable: events cannot be kept.
         """
-        self._journal = Journal.open(self._folder)
+        fsync = self._settings.outbox_fsync
+        self._journal = Journal.open(self._folder, synced=fsync != "never")
         self._take_over(self._journal)
         await self._connection.subscribe_direct(f"{self._inbox}.*", self._on_ack)
         await self._connection.barrier()
         self._undo = self._connection.on_reconnect(self._send_again)
-        self._task = asyncio.get_running_loop().create_task(self._send())
+        start = asyncio.get_running_loop().create_task
+        self._tasks.append(start(self._send()))
+        if fsync != "never":
+            self._syncer = Syncer(self._journal)
+            self._tasks.append(start(self._syncer.keep_synced()))
 
     def admit(self, event: ToolAfterEvent) -> None:
         """Keep the event of a call that is about to run, should this process die before `append` has its end.
@@ -142,19 +147,34 @@ class Outbox:
             JournalUnwritable: it cannot be kept, so the call must not run.
         """
         if self._journal is not None:
-            self._journal.append(Kind.ADMITTED, event.event_id, encode(self._redactor.event(event)))
+            self._journal.append(Kind.ADMITTED, event.event_id, encode(self._sealer.draft(event)))
+
+    async def safe(self) -> None:
+        """Wait until what was admitted is as safe as `outbox_fsync` wants it before the tool runs.
+
+        Raises:
+            JournalUnwritable: the disk does not take it, so the call must not run.
+        """
+        if self._syncer is not None and self._settings.outbox_fsync == "always":
+            await self._syncer.synced()
+
+    def withdraw(self, event_id: str) -> None:
+        """Forget what was admitted: the call is not going to run."""
+        self._done(event_id)
 
     def append(self, event: Event) -> None:
         """Take an event that room was promised for; it is sent in the background, in order of arrival.
 
         Where there is no room, an event of a stopped call is dropped: a flood of them must not fill the memory.
         """
-        if isinstance(event, ToolDeniedEvent) and self.is_overbooked:
+        if isinstance(event, ToolDeniedEvent) and self.is_full:
             self.dropped += 1
             return
         self._unkept.append(event)
         self._idle.clear()
         self._keep_all()
+        while self._settings.outbox_full == "drop" and self._waiting and self._is_beyond():
+            self._drop_oldest()
         self._wake.set()
 
     async def flush(self, timeout: float) -> None:
@@ -171,9 +191,7 @@ class Outbox:
         with contextlib.suppress(TimeoutError):
             await self.flush(timeout)
         self._undo()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._tasks, 1.0)
         if self._unkept:
             self.dropped += len(self._unkept)
             why = "they could not be written: the next executor here records those of calls that ran as interrupted"
@@ -182,6 +200,8 @@ class Outbox:
         if len(self):
             why = "the stream did not acknowledge them; the next executor here sends them"
             say(_log.error, "events.left", count=len(self), folder=str(self._folder), why=why)
+        if self._syncer is not None:
+            await self._syncer.close()
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -189,33 +209,48 @@ class Outbox:
     def _take_over(self, journal: Journal) -> None:
         """Send what executors that died have left, as their own: a call without an end was interrupted."""
         for entries in left_behind(self._folder):
-            for kind, event_id, body in entries:
+            for kind, entry_id, body in sorted(entries, key=lambda entry: entry[0] is not Kind.PART):
                 try:
-                    event = decode_event(body)
+                    messages = self._taken_over(kind, entry_id, body)
                 except InvalidMessage:
                     self.dropped += 1
-                    say(_log.error, "event.dropped", event_id=event_id, exc_info=True)
+                    say(_log.error, "event.dropped", event_id=entry_id, exc_info=True)
                     continue
-                # One that ended has its place in the chain of the executor that died, and stays as it is.
-                entry = _entry(event, body) if kind is Kind.ENDED else self._sealed(event)
-                journal.append(Kind.ENDED, event_id, entry.body)
+                for sealed in messages:
+                    journal.append(sealed.kind, sealed.entry_id, sealed.body)
                 if kind is Kind.ADMITTED:
-                    self._chain.extend(entry.body)
-                self._waiting.append(entry)
-                self._idle.clear()
+                    self._sealer.extend(messages)
+                self._queue(messages)
             say(_log.warning, "events.taken_over", count=len(entries))
 
-    def _sealed(self, event: Event) -> _Entry:
-        """Give an event the next place in the chain; it is shortened before that if the bus would not take it."""
-        event = self._redactor.event(event).model_copy(update={"link": self._chain.next_link()})
-        body = encode(event)
-        for shorten in (_without_long_texts, _without_decisions):
-            if len(body) + HEADROOM <= self._connection.max_payload:
-                break
-            say(_log.warning, "event.shortened", event_id=event.event_id, size_bytes=len(body))
-            event = shorten(event)
-            body = encode(event)
-        return _entry(event, body)
+    def _taken_over(self, kind: Kind, entry_id: str, body: bytes) -> list[Sealed]:
+        """Return what is to be sent; what had ended has its place in the chain of the executor that died, and stays."""
+        if kind is Kind.PART:
+            return [of_part(entry_id, body)]
+        event = decode_event(body)
+        return (
+            [of_event(event, body)] if kind is Kind.ENDED else self._sealer.sealed(event, self._connection.max_payload)
+        )
+
+    def _queue(self, messages: Iterable[Sealed]) -> None:
+        for sealed in messages:
+            self._waiting.append(sealed)
+            self._size += len(sealed.body)
+        self._idle.clear()
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest event that is not on its way, with its parts, which stand before it."""
+        while self._waiting:
+            sealed = self._waiting.popleft()
+            self._forget(sealed)
+            if sealed.kind is Kind.ENDED:
+                self.dropped += 1
+                say(_log.error, "event.dropped", event_id=sealed.entry_id, why="the outbox is full")
+                return
+
+    def _forget(self, sealed: Sealed) -> None:
+        self._size -= len(sealed.body)
+        self._done(sealed.entry_id)
 
     def _keep_all(self) -> None:
         """Write events to the file, and only then give them to the sender, in their order.
@@ -224,26 +259,35 @@ class Outbox:
         `interrupted`; and with it would die its place in the chain, a gap.
         """
         while self._unkept:
-            event = self._unkept[0]
-            entry = self._sealed(event)
-            try:
-                if self._journal is not None:
-                    self._journal.append(Kind.ENDED, event.event_id, entry.body)
-            except JournalUnwritable:
-                if len(self._unkept) == 1:  # the others wait for the same reason
-                    say(_log.error, "event.not_kept", event_id=event.event_id, exc_info=True)
+            messages = self._sealer.sealed(self._unkept[0], self._connection.max_payload)
+            if not self._keep(messages):
                 return
             self._unkept.popleft()
-            self._chain.extend(entry.body)
-            self._waiting.append(entry)
+            self._sealer.extend(messages)
+            self._queue(messages)
 
-    def _done(self, event_id: str) -> None:
-        """Forget an event; where that cannot be written the next executor sends it once more, which harms nobody."""
+    def _keep(self, messages: Sequence[Sealed]) -> bool:
+        """Write the messages of an event; True if all of them could be."""
+        if self._journal is None:
+            return True
+        for number, sealed in enumerate(messages):
+            try:
+                self._journal.append(sealed.kind, sealed.entry_id, sealed.body)
+            except JournalUnwritable:
+                for part in messages[:number]:
+                    self._done(part.entry_id)
+                if len(self._unkept) == 1:  # the others wait for the same reason
+                    say(_log.error, "event.not_kept", event_id=messages[-1].entry_id, exc_info=True)
+                return False
+        return True
+
+    def _done(self, entry_id: str) -> None:
+        """Forget a message; where that cannot be written the next executor sends it once more, which harms nobody."""
         try:
             if self._journal is not None:
-                self._journal.append(Kind.DONE, event_id)
+                self._journal.append(Kind.DONE, entry_id)
         except JournalUnwritable as error:
-            say(_log.warning, "event.not_forgotten", event_id=event_id, problem=str(error))
+            say(_log.warning, "event.not_forgotten", event_id=entry_id, problem=str(error))
 
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
@@ -253,7 +297,7 @@ class Outbox:
             try:
                 self._resend(loop.time())
                 self._send_waiting(loop.time())
-                due = min((entry.due for entry in self._unacknowledged.values()), default=None)
+                due = min((sending.due for sending in self._unacknowledged.values()), default=None)
             except BusUnavailable:
                 due = loop.time() + RETRY_AFTER
             if self._unkept:
@@ -265,73 +309,65 @@ class Outbox:
 
     def _send_again(self) -> None:
         """Send all again that was not acknowledged before the bus was lost: what was lost with it nobody says."""
-        for entry in self._unacknowledged.values():
-            entry.due = 0.0
+        for sending in self._unacknowledged.values():
+            sending.due = 0.0
         self._wake.set()
 
     def _resend(self, now: float) -> None:
-        overdue = [token for token, entry in self._unacknowledged.items() if entry.due <= now]
+        overdue = [token for token, sending in self._unacknowledged.items() if sending.due <= now]
         for token in overdue:
-            entry = self._unacknowledged[token]
-            if self._publish(token, entry):
-                entry.due = now + ACK_TIMEOUT
+            sending = self._unacknowledged[token]
+            if self._publish(token, sending.sealed):
+                sending.due = now + ACK_TIMEOUT
             else:
                 del self._unacknowledged[token]
 
     def _send_waiting(self, now: float) -> None:
         while self._waiting and len(self._unacknowledged) < WINDOW:
-            entry, token = self._waiting[0], str(next(self._tokens))
-            entry.due = now + ACK_TIMEOUT
-            sent = self._publish(token, entry)
+            sealed, token = self._waiting[0], str(next(self._tokens))
+            if sealed.refers and self._unacknowledged:
+                return  # who reads an event finds its parts
+            sent = self._publish(token, sealed)
             self._waiting.popleft()
             if sent:
-                self._unacknowledged[token] = entry
+                self._unacknowledged[token] = _Sending(sealed, now + ACK_TIMEOUT)
 
-    def _publish(self, token: str, entry: _Entry) -> bool:
-        """Publish an event; one that cannot be sent is dropped, so that it does not hold up those behind it.
+    def _publish(self, token: str, sealed: Sealed) -> bool:
+        """Publish a message; one that cannot be sent is dropped, so that it does not hold up those behind it.
 
         Raises:
             BusUnavailable: it has to wait.
         """
+        reply = f"{self._inbox}.{token}"
         try:
-            self._publish_shortened(entry, f"{self._inbox}.{token}")
+            try:
+                self._connection.publish_nowait(sealed.subject, sealed.body, reply, sealed.headers)
+            except PayloadTooLarge:  # the bus takes less than when it was sealed
+                body = shortened(sealed)
+                self._connection.publish_nowait(sealed.subject, body, reply, sealed.headers)
         except BusUnavailable:
             raise
-        except Exception:  # noqa: BLE001 - whatever it was, the events behind it are to be sent
+        except Exception:  # noqa: BLE001 - whatever it was, the messages behind it are to be sent
             self.dropped += 1
-            self._done(entry.event.event_id)
-            say(_log.error, "event.dropped", event_id=entry.event.event_id, exc_info=True)
+            self._forget(sealed)
+            say(_log.error, "event.dropped", event_id=sealed.entry_id, exc_info=True)
             return False
         return True
 
-    def _publish_shortened(self, entry: _Entry, reply: str) -> None:
-        """Publish an event, shortened where the bus takes none so large."""
-        for shorten in (_without_long_texts, _without_decisions):
-            try:
-                self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
-            except PayloadTooLarge as error:
-                say(_log.warning, "event.shortened", event_id=entry.event.event_id, size_bytes=error.size_bytes)
-                entry.event = shorten(entry.event)
-                entry.body = encode(entry.event)
-            else:
-                return
-        self._connection.publish_nowait(entry.subject, entry.body, reply, entry.headers)
-
     def _on_ack(self, message: Msg) -> None:
         token = message.subject.rpartition(".")[2]
-        entry = self._unacknowledged.get(token)
-        if entry is None:
+        sending = self._unacknowledged.get(token)
+        if sending is None:
             return
-        problem = _refusal(message)
+        event_id = sending.sealed.entry_id
+        problem = _refusal(message, TOOL_EVENTS if sending.sealed.kind is Kind.ENDED else TOOL_OBJECTS)
         if problem:
-            say(
-                _log.warning, "event.refused", event_id=entry.event.event_id, problem=problem, retry_after_s=RETRY_AFTER
-            )
-            entry.due = asyncio.get_running_loop().time() + RETRY_AFTER
+            say(_log.warning, "event.refused", event_id=event_id, problem=problem, retry_after_s=RETRY_AFTER)
+            sending.due = asyncio.get_running_loop().time() + RETRY_AFTER
             self._wake.set()
             return
         del self._unacknowledged[token]
-        self._done(entry.event.event_id)
+        self._forget(sending.sealed)
         self._wake.set()
         self._tell_if_idle()
 
@@ -340,52 +376,13 @@ class Outbox:
             self._idle.set()
 
 
-def _entry(event: Event, body: bytes) -> _Entry:
-    context = event.context
-    subject = subjects.after if isinstance(event, ToolAfterEvent) else subjects.denied
-    return _Entry(event, subject(context.executor_id, context.tool_name), _headers(event), body)
-
-
-def _headers(event: Event) -> dict[str, str]:
-    """Return the headers of CloudEvents 1.0 in the binary mode of its NATS binding, and the id that makes it exact."""
-    return {
-        "Nats-Msg-Id": event.event_id,
-        "ce-specversion": "1.0",
-        "ce-id": event.event_id,
-        "ce-type": f"hookbus.{event.type}",
-        "ce-source": f"/executors/{subjects.token(event.context.executor_id)}",
-        "ce-time": datetime.fromtimestamp(event.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-        "content-type": "application/msgpack",
-    }
-
-
-def _refusal(message: Msg) -> str:
-    """Return why the stream did not take an event; empty if it did."""
+def _refusal(message: Msg, wanted: str) -> str:
+    """Return why the stream did not take a message; empty if the wanted one did."""
     if (message.headers or {}).get("Status"):
-        return "no stream takes it: create TOOL_EVENTS with `hookbus up`"
+        return f"no stream takes it: create {wanted} with `hookbus up`"
     try:
         acknowledgement = json.loads(message.data)
         error, stream = acknowledgement.get("error"), acknowledgement.get("stream")
-        return str(error.get("description", error)) if error else "" if stream == TOOL_EVENTS else f"stream {stream!r}"
+        return str(error.get("description", error)) if error else "" if stream == wanted else f"stream {stream!r}"
     except (ValueError, AttributeError, RecursionError) as error:
         return f"its acknowledgement cannot be read: {error}"
-
-
-def _without_long_texts(event: Event) -> Event:
-    """Return the event with its long texts cut, since a record that says less beats none."""
-    texts = {name: _cut(text) for name, text in event.context if isinstance(text, str)}
-    context = event.context.model_copy(update=texts)
-    update: dict[str, object] = {"context": context}
-    if isinstance(event, ToolAfterEvent):
-        update["result"] = _cut(event.result)
-    return event.model_copy(update=update)
-
-
-def _without_decisions(event: Event) -> Event:
-    """Return the event with nothing left that hooks or paths can make large; the outcome and who denied stay."""
-    context = event.context.model_copy(update={"resolved_paths": ()})
-    return event.model_copy(update={"context": context, "decisions": ()})
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… [{len(text)} characters in all]"

@@ -8,11 +8,12 @@ from typing import Any
 import structlog
 
 from hookbus_broker.log import say
-from hookbus_executor.outbox import Event, Outbox
+from hookbus_executor.outbox import Outbox
 from hookbus_executor.poll import Poll, unguarded_by
 from hookbus_executor.registrations import Registrations
 from hookbus_executor.result import Admission, ToolResult
 from hookbus_executor.running import Ran
+from hookbus_executor.sealing import Event
 from hookbus_schemas import Hook, HookDecision, Outcome, ToolAfterEvent, ToolDeniedEvent
 from hookbus_schemas.hook import observer, observes
 from hookbus_schemas.isolation import FAILURES, is_cancellation

@@ -1,12 +1,14 @@
 """What is set for an executor: table ``[executor]``, environment ``HOOKBUS_EXECUTOR_*``."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from hookbus_broker import Section
 from hookbus_executor.redaction import FIELDS, PATTERNS
+
+KIB = 1024
 
 
 def _compiling(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -34,5 +36,20 @@ class ExecutorSettings(Section, table="executor"):
     redact_patterns: Annotated[tuple[str, ...], AfterValidator(_compiling)] = PATTERNS
     """Regular expressions of texts that are not recorded, in arguments, results and reasons. Default common secrets."""
 
+    inline_limit: int = Field(default=256 * KIB, ge=1024)
+    """Bytes of arguments, or of a result, above which they are stored beside the event. Default 256 KiB: a consumer
+    that asks for a thousand events is not sent gigabytes, and no message is larger than a bus takes."""
+
     outbox_limit: int = Field(default=10_000, ge=1)
-    """Events that may wait for the bus, on disk and in memory; then calls are refused. Default 10,000, tens of MB."""
+    """Events that may wait for the bus, on disk and in memory. Default 10,000, minutes of a busy agent."""
+
+    outbox_limit_bytes: int = Field(default=256 * KIB * KIB, ge=1)
+    """Bytes of events that may wait for the bus, on disk and in memory. Default 256 MiB, which a machine has."""
+
+    outbox_full: Literal["refuse", "drop"] = "refuse"
+    """What happens beyond either limit: calls are refused, or the oldest events are dropped, logged and counted.
+    Default refuse: a call that leaves no trace should not run."""
+
+    outbox_fsync: Literal["never", "interval", "always"] = "never"
+    """When events on disk are forced to it: never, every second, or before each tool runs. All survive the death of
+    the process; of the machine, in turn, none, all but the last second, and all. Default never: it costs nothing."""

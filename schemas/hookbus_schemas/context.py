@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from hookbus_schemas.message import Int64, Message, Name
+from hookbus_schemas.stored_text import StoredText
 
 
 class ResolvedPath(BaseModel):
@@ -31,7 +32,8 @@ class ToolHookContext(Message):
         sender_id: whom the agent works for.
         correlation_id: ties the call to work outside the agent.
         tool_name: the tool, as registered with the executor.
-        arguments_json: the JSON object that hooks judge and the tool then gets.
+        arguments_json: the JSON object that hooks judge and the tool then gets; empty where it is kept apart.
+        arguments_stored: the arguments that were too large for the message: fetch them, or say no.
         is_streaming: the tool hands out its result in pieces.
         call_id: one call; the same in a request that is sent again, so a hook with side effects keys them by it.
         executor_id: who asks; equal to the last token of the subject, which permissions vouch for.
@@ -55,6 +57,7 @@ class ToolHookContext(Message):
     correlation_id: str = ""
     tool_name: str
     arguments_json: str
+    arguments_stored: StoredText | None = None
     is_streaming: bool = False
     call_id: str = Field(min_length=1)
     executor_id: Name

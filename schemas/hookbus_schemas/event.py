@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from hookbus_schemas.context import ToolHookContext
 from hookbus_schemas.decision import HookDecision
 from hookbus_schemas.message import Int64, Message, Milliseconds, Words
+from hookbus_schemas.stored_text import StoredText
 
 
 class Outcome(StrEnum):
@@ -69,7 +70,8 @@ class ToolAfterEvent(_Event):
         type: tells the events apart.
         outcome: how the call ended.
         duration_ms: milliseconds that the tool alone took.
-        result: the text that the model reads.
+        result: the text that the model reads; empty where it is kept apart.
+        result_stored: the result that was too large for the message.
         told: the hooks that are to be told: those whose registrations have ``after`` and match the tool.
     """
 
@@ -77,6 +79,7 @@ class ToolAfterEvent(_Event):
     outcome: AfterOutcome
     duration_ms: Milliseconds = 0.0
     result: str = ""
+    result_stored: StoredText | None = None
     told: tuple[str, ...] = Field(default=(), strict=False)
 
 

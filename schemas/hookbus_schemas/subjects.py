@@ -16,6 +16,9 @@ MAX_NAME_BYTES = 256
 EVENT_SUBJECTS = ("tool.after.>", "tool.denied.>")
 """What the stream ``TOOL_EVENTS`` captures. Never ``tool.before.>``: a stream's ack would look like an answer."""
 
+OBJECT_SUBJECTS = ("objects.>",)
+"""What the stream ``TOOL_OBJECTS`` captures: texts too large for an event."""
+
 HOOKS_CHANGED = "hooks.changed"
 """Where the server republishes changes of the bucket ``HOOKS``, followed by the escaped hook name."""
 
@@ -114,3 +117,8 @@ def after(executor: str, tool: str) -> str:
 def denied(executor: str, tool: str) -> str:
     """Return the subject of the event of a call that was stopped."""
     return f"tool.denied.{token(executor)}.{token(tool)}"
+
+
+def object_part(executor: str, text_digest: str, number: int) -> str:
+    """Return the subject of one part, counted from 0, of a text that is too large for an event of this executor."""
+    return f"objects.{token(executor)}.{text_digest}.{number}"

@@ -34,6 +34,7 @@ from hookbus_subscribers.semantic_kernel_policy import SemanticKernelPolicy, Sem
 from hookbus_subscribers.serve import serve
 from hookbus_subscribers.server import HookServer
 from hookbus_subscribers.taken import Consumed
+from hookbus_subscribers.whole import TextGone, whole
 
 __all__ = [
     "BUILT_IN",
@@ -59,6 +60,7 @@ __all__ = [
     "SemanticKernelSettings",
     "Served",
     "StoredEvent",
+    "TextGone",
     "ToolAfterEvent",
     "ToolDeniedEvent",
     "ToolHook",
@@ -73,4 +75,5 @@ __all__ = [
     "newest",
     "replay",
     "serve",
+    "whole",
 ]

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from executor.conftest import Answer, World
 from hookbus_broker import BusSettings
-from hookbus_executor import Executor
+from hookbus_executor import Executor, Session
 from hookbus_schemas import Decision, Outcome, ToolHookContext
 from support import NatsServer, eventually, until
 
@@ -123,8 +123,8 @@ async def test_an_event_that_cannot_be_sent_does_not_hold_up_those_behind_it(own
         executor = await world.started()
         with capture_logs() as logs:
             async with asyncio.timeout(5):
-                for text in ("x" * 10_000, "short"):
-                    await executor.execute("echo", {"text": text})
+                for text, session in (("long", Session("s" * 10_000)), ("short", None)):
+                    await executor.execute("echo", {"text": text}, session=session)
                 await executor.flush()
         (event,) = await world.events()
         assert event.context.arguments_json == '{"text":"short"}'
