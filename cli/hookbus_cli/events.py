@@ -51,11 +51,12 @@ async def tail(
 
     wanted = EventFilter(session, tool, sender, outcome, executor)
     async with running_bus(options(context).bus(), "hookbus events") as connection:
-        found, last = await newest(connection, lines, wanted)
+        found, last = await newest(connection, lines, wanted, whole=json)
         for one in found:
             _print(one, json=json, now=follow)
         if follow:
-            async with aclosing(replay(connection, start_sequence=last + 1, follow=True, wanted=wanted)) as stored:
+            following = replay(connection, start_sequence=last + 1, follow=True, wanted=wanted, whole=json)
+            async with aclosing(following) as stored:
                 async for one in stored:
                     _print(one, json=json, now=True)
     return 0
@@ -84,7 +85,7 @@ async def show_all(
     wanted = EventFilter(session, tool, sender, outcome, executor)
     async with (
         running_bus(options(context).bus(), "hookbus events") as connection,
-        aclosing(replay(connection, since=begin, until=end, follow=follow, wanted=wanted)) as stored,
+        aclosing(replay(connection, since=begin, until=end, follow=follow, wanted=wanted, whole=json)) as stored,
     ):
         async for one in stored:
             _print(one, json=json, now=follow)

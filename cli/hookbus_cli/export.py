@@ -56,7 +56,7 @@ async def export(
     with ended_by_signals():
         async with running_bus(options(context).bus(), "hookbus events") as connection:
             with _bar(file, await last_sequence(connection)) as moved, _target(file) as target:
-                async with aclosing(replay(connection, since=begin, until=end, wanted=wanted)) as stored:
+                async with aclosing(replay(connection, since=begin, until=end, wanted=wanted, whole=True)) as stored:
                     count = await _write(stored, make(target), moved)
     if file != STDOUT:
         out.print(f"{count} calls written to {plain(file)}", highlight=False, soft_wrap=True)

@@ -47,7 +47,7 @@ async def whatif(
     async with (
         running_bus(said.bus(), "hookbus whatif") as connection,
         _attached(hook, connection),
-        aclosing(replay(connection, since=begin)) as events,
+        aclosing(replay(connection, since=begin, whole=True)) as events,
     ):
         began = time.perf_counter()
         found = await try_hook(hook, events)

@@ -32,6 +32,7 @@ from hookbus_subscribers.pull import Pull, from_time, nanoseconds
 from hookbus_subscribers.retrying import Retries
 from hookbus_subscribers.set_aside import described, is_set_aside, set_aside
 from hookbus_subscribers.taken import ACK, IN_PROGRESS, NAK, TERM, Consumed, Event, Handler, Taken, nak_after
+from hookbus_subscribers.whole import whole_if_stored
 
 log = structlog.get_logger()
 
@@ -43,7 +44,7 @@ LOG_INTERVAL = 10.0
 
 
 class Consumer:
-    """Hands each event to a handler, and acknowledges it when the handler has returned.
+    """Hands each event, its large texts in their places, to a handler, and acknowledges it when that has returned.
 
     An event comes again, with the same ``event_id``, when the process died, the acknowledgement was lost or the handler
     raised. With a concurrency of 1 events are handled in the order of the stream, but for those that come again. One
@@ -226,7 +227,7 @@ class Consumer:
         """Return what went wrong."""
         try:
             async with self._places, asyncio.timeout(self._handler_timeout):
-                await self._handler(event)
+                await self._handler(await whole_if_stored(self._connection, event))
         except FAILURES as error:  # whatever a handler raises, the event comes again
             if is_cancellation(error):
                 raise

@@ -16,6 +16,7 @@ from hookbus_subscribers.copies import Copies
 from hookbus_subscribers.delivery import Delivery
 from hookbus_subscribers.event_filter import ALL, EventFilter
 from hookbus_subscribers.reading import last_sequence, read
+from hookbus_subscribers.whole import whole_if_stored
 
 log = structlog.get_logger()
 
@@ -37,6 +38,7 @@ async def replay(
     start_sequence: int | None = None,
     follow: bool = False,
     wanted: EventFilter = ALL,
+    whole: bool = False,
 ) -> AsyncGenerator[StoredEvent, None]:
     """Yield the stored events in the order of the stream, without a gap, also across a loss of the bus.
 
@@ -50,6 +52,7 @@ async def replay(
         until: seconds since 1970 by the same clock: end before what was stored then or later.
         follow: go on with what comes; otherwise end with what was the last when the reading began.
         wanted: which events; the others are passed over.
+        whole: whether to fetch the texts that are too large for an event, and put them in their places.
 
     Raises:
         ConfigError: both starts are given, or one cannot mean anything; `until` and `follow` are.
@@ -71,10 +74,14 @@ async def replay(
                     continue
                 event = _event(message, place)
                 if event is not None and wanted.wants(event) and not copies.meets_event(event, message.data):
+                    if whole:
+                        event = await whole_if_stored(connection, event)
                     yield StoredEvent(place.sequence, event, message.data)
 
 
-async def newest(connection: Connection, count: int, wanted: EventFilter = ALL) -> tuple[list[StoredEvent], int]:
+async def newest(
+    connection: Connection, count: int, wanted: EventFilter = ALL, *, whole: bool = False
+) -> tuple[list[StoredEvent], int]:
     """Return the newest events that are wanted, oldest first, and the place up to which there are no more.
 
     Raises:
@@ -83,7 +90,7 @@ async def newest(connection: Connection, count: int, wanted: EventFilter = ALL) 
     last = await last_sequence(connection)
     found: deque[StoredEvent] = deque(maxlen=count)
     start = last - count + 1 if wanted == ALL else None
-    async with aclosing(replay(connection, start_sequence=start, wanted=wanted)) as stored:
+    async with aclosing(replay(connection, start_sequence=start, wanted=wanted, whole=whole)) as stored:
         async for one in stored:
             if one.sequence > last:
                 break

@@ -1,9 +1,13 @@
 """Putting the large texts back into an event that were kept beside it."""
 
 import asyncio
+from typing import TypeAlias
+
+import structlog
 
 from hookbus_broker import TOOL_OBJECTS, Connection
 from hookbus_broker.latest import Stored, read_first
+from hookbus_broker.log import say
 from hookbus_schemas import HookbusError, InvalidMessage, ToolAfterEvent, ToolDeniedEvent, subjects
 from hookbus_schemas.stored_text import StoredText, join
 
@@ -13,7 +17,8 @@ TIMEOUT = 5.0
 AT_ONCE = 8
 """Parts that are asked for at once: a megabyte, so that one reader does not fill the bus."""
 
-Event = ToolAfterEvent | ToolDeniedEvent
+_log = structlog.get_logger()
+Event: TypeAlias = ToolAfterEvent | ToolDeniedEvent
 
 
 class TextGone(HookbusError):
@@ -36,6 +41,19 @@ async def whole(connection: Connection, event: Event) -> Event:
         text = await _read(connection, context.executor_id, event.result_stored)
         event = event.model_copy(update={"result": text, "result_stored": None})
     return event
+
+
+async def whole_if_stored(connection: Connection, event: Event) -> Event:
+    """Return the event whole, or as it is where a text is gone, which is logged: a record that says less beats none.
+
+    Raises:
+        BusUnavailable, PermissionRefused: the texts cannot be read.
+    """
+    try:
+        return await whole(connection, event)
+    except TextGone as error:
+        say(_log.error, "event.text_gone", event_id=event.event_id, problem=str(error))
+        return event
 
 
 async def _read(connection: Connection, executor: str, stored: StoredText) -> str:
