@@ -66,7 +66,7 @@ class Sealer:
         return self._redactor.event(event)
 
     def sealed(self, event: Event, max_payload: int) -> list[Sealed]:
-        """Return the messages of an event in the order in which they are sent, the event last, in the chain's next place.
+        """Return the messages of an event, sent in this order: its parts, then itself, in the chain's next place.
 
         Args:
             event: as it came about.
