@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 GROUP_ROWS = 10_000
 """Rows after which a row group is written, and forgotten here."""
 
-GROUP_BYTES = 32 * 1024 * 1024
-"""Bytes of events after which it is written with fewer rows."""
+GROUP_CHARACTERS = 32 * 1024 * 1024
+"""Characters in them after which it is written with fewer rows: texts that are stored beside an event count, too."""
 
 MARKED = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")  # noqa: RUF001 - a spreadsheet reads them
 """How a text begins that a spreadsheet would run as a formula, and what marks such a text (OWASP, CSV injection)."""
@@ -142,13 +142,14 @@ class Parquet:
         self._schema = pa.schema(columns.items())
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
-        self._bytes = 0
+        self._characters = 0
 
     def add(self, stored: "StoredEvent") -> None:
         """Keep one row, and write the group if it is large enough."""
-        self._rows.append(row(stored.event) | {"time": stored.event.at_ms})
-        self._bytes += len(stored.body)
-        if len(self._rows) >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+        columns = row(stored.event)
+        self._rows.append(columns | {"time": stored.event.at_ms})
+        self._characters += sum(len(value) for value in columns.values() if isinstance(value, str))
+        if len(self._rows) >= GROUP_ROWS or self._characters >= GROUP_CHARACTERS:
             self._write()
 
     def _write(self) -> None:
@@ -156,7 +157,7 @@ class Parquet:
 
         self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
         self._rows.clear()
-        self._bytes = 0
+        self._characters = 0
 
     def finish(self) -> None:
         """Write the last group, and the footer without which nobody takes the file for a whole one."""

@@ -133,11 +133,12 @@ async def test_only_what_matches_is_written(bus: Bus, tmp_path: Path) -> None:
 def test_a_large_record_is_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the number of rows, and by their size: memory holds one group."""
     monkeypatch.setattr(formats, "GROUP_ROWS", 10)
-    monkeypatch.setattr(formats, "GROUP_BYTES", 1000)
+    monkeypatch.setattr(formats, "GROUP_CHARACTERS", 10_000)
     with (tmp_path / "calls.parquet").open("wb") as file:
         writer = writer_of(Format.PARQUET)(file)
         for number in range(25):
-            writer.add(StoredEvent(number, make_event(number), b"x" * (900 if number in (11, 12) else 1)))
+            length = 5000 if number in (11, 12) else 1
+            writer.add(StoredEvent(number, make_event(number, arguments_json="x" * length)))
         writer.finish()
     written = parquet.ParquetFile(tmp_path / "calls.parquet")
     sizes = [written.metadata.row_group(n).num_rows for n in range(written.num_row_groups)]
