@@ -1,6 +1,5 @@
 """``hookbus contracts``: what one session may do. An operator's command."""
 
-import json
 import secrets
 import sys
 from pathlib import Path
@@ -107,7 +106,7 @@ def _given(file: str | None, contract_id: str | None, bounds: dict[str, object])
         if not bounds:
             raise ConfigError("give a contract: a file, - for standard input, or a bound such as --max-tool-calls 100")
         named = f"ctr_{secrets.token_hex(4)}" if contract_id is None else contract_id
-        return Contract.from_json(json.dumps({"id": named} | bounds).encode())
+        return Contract.of({"id": named} | bounds)
     if bounds or contract_id is not None:
         raise ConfigError("give either a file or the fields of a contract, not both")
     return _read(file)

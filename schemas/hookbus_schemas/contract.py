@@ -1,5 +1,6 @@
 """What an operator lets one session do: JSON in the bucket ``CONTRACTS``, key = escaped session."""
 
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
@@ -61,8 +62,21 @@ class Contract(BaseModel):
             ConfigError: it is none; the message names the field.
         """
         try:
-            return cls.model_validate(json_fields(body))
+            fields = json_fields(body)
         except (ValueError, RecursionError) as error:
+            raise ConfigError(f"contract: {first_problem(error)}") from error
+        return cls.of(fields)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, object]) -> Self:
+        """Make a contract of its fields' values.
+
+        Raises:
+            ConfigError: they make none; the message names the field.
+        """
+        try:
+            return cls.model_validate(fields)
+        except ValueError as error:
             raise ConfigError(f"contract: {first_problem(error)}") from error
 
     def to_json(self) -> bytes:
